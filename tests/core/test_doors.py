@@ -17,6 +17,7 @@ from offpolicy_monitor.core.corrections import Decided, Group, Placed
 from offpolicy_monitor.core.decision import drop_terms, split_sums
 from offpolicy_monitor.core.density import joint_tally
 from offpolicy_monitor.core.device import where
+from offpolicy_monitor.core.differences import difference_sums, differences, exponential_sums, products, tokens_above
 from offpolicy_monitor.core.divergences import (
     bernoulli,
     binary_kls,
@@ -30,11 +31,9 @@ from offpolicy_monitor.core.histogram import Layout, bin_numbers
 from offpolicy_monitor.core.order import ascending, sums_before
 from offpolicy_monitor.core.outward import moves_outward
 from offpolicy_monitor.core.ragged import total
-from offpolicy_monitor.core.rescored import difference, difference_sums
 from offpolicy_monitor.core.routing import rerouted, routing_sums
 from offpolicy_monitor.core.second_moment import beyond_second_moment
 from offpolicy_monitor.core.signature import grid_counts, neighbour_sums, regression_sums
-from offpolicy_monitor.core.support import on_support, support_sums
 from offpolicy_monitor.methods.rule import Band, Drop
 
 from tests.core.gaps import gap_of_log_ratios
@@ -57,23 +56,23 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     bin_numbers: (ROW, LAYOUT),
     binary_kls: (torch.stack(bernoulli(torch.stack([ROW, ROW]))),),
     chosen: (ROW, [0]),
-    difference: (ROW, ROW, MARKS),
     difference_sums: (WIDE[None],),
+    differences: (ROW.expand(2, -1), [[1, -1]], MARKS[None]),
     drop_terms: (GAPS, DROPS, torch.zeros(2, 1, 2, dtype=D64)),
+    exponential_sums: (WIDE[None], MARKS[None]),
     exponentials: (ROW,),
     grid_counts: (ROW[None], ROW[:1]),
     joint_tally: (ROW.expand(2, -1), Layout(-10, 4, 1, torch.empty(0)), MARKS[None]),
     js_terms: (ROW.abs(), torch.expm1(-WIDE.abs())),
     moves_outward: (ROW, Advantages(WIDE[:2], False, GAPS.segments)),
     neighbour_sums: (ROW.expand(2, -1), OWNERS, OWNERS),
-    on_support: (ROW, ROW),
     probability: (ROW,),
+    products: (WIDE[None],),
     ratio_and_excess: (ROW,),
     regression_sums: (ROW, ROW, -1.0, 0.0),
     rerouted: (IDS, IDS),
     routing_sums: (IDS, IDS, np.ones(2, np.bool_)),
     sums_before: (ROW, GAPS.segments),
-    support_sums: (WIDE[None], WIDE[None], ROW[None], MARKS[None]),
     sums_by: ([Division(OWNERS, 2)], [ROW]),
     signs_of: (ROW,),
     split_sums: (MARKS[None], ROW[None, None], [0]),
@@ -83,6 +82,7 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     GAPS.segments.spread: (ROW[:2],),
     tallies: (Tally(OWNERS[None], 2, [None, ROW[None]]), Tally(OWNERS[None], 3)),
     token_columns: (ROW.expand(2, 1, -1), MARKS[None], WIDE[:1]),
+    tokens_above: (WIDE[None], [0.0]),
     total: (ROW,),
     where: (MARKS, ROW, 0.0),
 }
@@ -95,7 +95,7 @@ WITHOUT_TENSORS = {
 #: Those of mathematics that others have published.
 PUBLISHED = (
     exponentials, token_columns, js_terms, binary_kls, beyond_second_moment, bin_numbers, regression_sums,
-    neighbour_sums, grid_counts, rerouted, moves_outward, difference_sums, on_support,
+    neighbour_sums, grid_counts, rerouted, moves_outward, difference_sums,
 )  # fmt: skip
 
 

@@ -53,9 +53,9 @@ FORMS = {
     "float64": Form({"dtype": np.float64}, 255, 970),
     "experts": Form({"experts": True}, 262, 890),
     "all that gaps are measured by": Form({"holes": True, "per_token": True, "experts": True}, 300, 1760),
-    "beside the gaps": Form({"beside": BESIDE}, 332, 890),
-    "beside the gaps, some not finite": Form({"beside": BESIDE, "holes": True}, 390, 1760),
-    "all of it": Form({"beside": BESIDE, "holes": True, "per_token": True, "experts": True}, 403, 1760),
+    "all of it, finite": Form({"beside": BESIDE, "per_token": True, "experts": True}, 288, 890),
+    "beside the gaps, some not finite": Form({"beside": BESIDE, "holes": True}, 306, 1760),
+    "all of it": Form({"beside": BESIDE, "holes": True, "per_token": True, "experts": True}, 319, 1760),
 }
 #: With presets and a row of CPPO, whose longest sequence has 17 to 32 tokens; and more for each doubling of that.
 MOST_OF_CPPO, MOST_OF_A_ROUND = 563, 24

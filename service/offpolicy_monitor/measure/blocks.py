@@ -105,17 +105,25 @@ class DeviceBatch:
         return self._finite[column]
 
     @cached_property
-    def beside(self) -> Mapping[str, tuple[Tensor, Tensor | None]]:
-        """Log-probs that are in no gap, of those that were sent: [T], 0 where not finite, and [T] bool which are
-        finite, None for all. They come to the device when they are first asked for."""
-        names = [name for name in (*RESCORED, *SUPPORTS.values()) if name in self.source.columns]
-        return {name: self._brought(self.source.columns[name]) for name in names}
+    def log_probs(self) -> Mapping[str, Tensor]:
+        """Every log-prob that was sent, by its name: [T] float32 or float64, 0 where not finite. Those that are in no
+        gap come to the device when they are first asked for."""
+        others = {name: _tensor(values, self.device) for name, (values, _) in self._in_no_gap.items()}
+        return dict(zip(self.names, self.columns, strict=True)) | others
 
-    def _brought(self, column: Array) -> tuple[Tensor, Tensor | None]:
-        finite = np.isfinite(column)
-        if finite.all():
-            return _tensor(column, self.device), None
-        return _tensor(np.where(finite, column, 0), self.device), _tensor(finite, self.device)
+    @cached_property
+    def finite_tokens(self) -> Mapping[str, Array]:
+        """[T] bool on the host: which tokens of a log-prob are finite, of those of which not all are."""
+        own = {} if self.finite is None else dict(zip(self.names, self.finite, strict=True))
+        own |= {name: finite for name, (_, finite) in self._in_no_gap.items()}
+        return {name: finite for name, finite in own.items() if not finite.all()}
+
+    @cached_property
+    def _in_no_gap(self) -> Mapping[str, tuple[Array, Array]]:
+        """Log-probs that are in no gap, 0 where not finite, and where they are finite."""
+        names = [name for name in (*RESCORED, *SUPPORTS.values()) if name in self.source.columns]
+        found = {name: np.isfinite(self.source.columns[name]) for name in names}
+        return {name: (_zeroed(self.source.columns[name], finite), finite) for name, finite in found.items()}
 
     @property
     def dtype(self) -> type[np.floating[Any]]:
@@ -235,6 +243,11 @@ def _settled(batch: RaggedBatch, names: Sequence[str]) -> tuple[list[Array], Arr
     if most > LARGEST_FLOAT32_LOGPROB:
         columns = [column.astype(np.float64) for column in columns]
     return columns, finite
+
+
+def _zeroed(values: Array, finite: Array) -> Array:
+    """The values, 0 where they are not finite: no copy of those that all are."""
+    return values if finite.all() else np.where(finite, values, values.dtype.type(0))
 
 
 def _tensor(array: Array, device: torch.device) -> Tensor:

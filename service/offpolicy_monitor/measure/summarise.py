@@ -16,6 +16,7 @@ from offpolicy_monitor.measure.blocks import Block, DeviceBatch
 from offpolicy_monitor.measure.corrections import Structure, row_records, row_sums, row_tables
 from offpolicy_monitor.measure.counts import batch_tables
 from offpolicy_monitor.measure.decide import Decider, applicable
+from offpolicy_monitor.measure.differences import Asked, Differences
 from offpolicy_monitor.measure.gaps import gap_sums, gap_tables
 from offpolicy_monitor.measure.routing import compared
 from offpolicy_monitor.measure.tables import Maker, Named
@@ -62,8 +63,10 @@ class Views:
 
     def __init__(self, loaded: DeviceBatch, rows: Sequence[MethodRow], origin: Origin, makers: Sequence[Maker]) -> None:
         self.batch, self.decider, self.origin = loaded, Decider(rows, loaded), origin
-        asked = [maker.binned for maker in makers if maker.binned]
-        self._binned = [score for binned in asked for score in binned(loaded.gaps, rows)]
+        binned = [maker.binned for maker in makers if maker.binned]
+        self._binned = [score for scores_of in binned for score in scores_of(loaded.gaps, rows)]
+        asked = [maker.asked for maker in makers if maker.asked]
+        self._differences = Differences(Asked.all_of(of(loaded.source.columns) for of in asked), loaded)
         self._routed = cache(partial(compared, loaded.source))
         self.last = self._view(Block(loaded, 0, 0))
 
@@ -74,20 +77,22 @@ class Views:
             yield self.last
 
     def _view(self, block: Block) -> BlockView:
-        return BlockView(block, self.decider, self.origin, self._routed, self._binned)
+        return BlockView(block, self.decider, self.origin, self._differences, self._routed, self._binned)
 
 
 def block_sums(view: BlockView, makers: Sequence[Maker], each: Mapping[str, Tensor]) -> Sums:
     """Everything that a block adds to its batch: gaps, rows, tables, and what is kept `each` sequence."""
+    apart = view.differences.sums_of(view.block)  # first: what they take is free again before the gaps take more
     gaps, rows = gap_sums(view), row_sums(view.gaps, view.decided, view.dropped)
     made = _sums(view, makers)
-    sums, terms = {**gaps.sum, **rows.sum, **made.sum}, {**gaps.terms, **rows.terms, **made.terms}
+    sums, terms = {**apart, **gaps.sum, **rows.sum, **made.sum}, {**gaps.terms, **rows.terms, **made.terms}
     return Sums(sums, terms, gaps.min, {**gaps.max, **rows.max}, each)
 
 
 def _sums(view: BlockView, makers: Sequence[Maker]) -> Sums:
     sums = {name: array for maker in makers if maker.sums for name, array in maker.sums(view).items()}
-    return Sums(sums, {name: array for maker in makers if maker.terms for name, array in maker.terms(view).items()})
+    terms = {name: array for maker in makers if maker.terms for name, array in maker.terms(view).items()}
+    return Sums(sums, terms)
 
 
 def brought(views: Views, totals: Totals) -> tuple[Tables, dict[str, Array]]:
@@ -134,9 +139,10 @@ def with_tables(
 ) -> Arrays:
     """What is found of a batch already, and the tables of some makers; gaps and rows are not summed again."""
     views, totals = Views(loaded, applicable(rows, loaded), origin, makers), Totals()
-    if any(maker.sums or maker.terms for maker in makers):
+    if any(maker.sums or maker.terms or maker.asked for maker in makers):
         for view in views.of_blocks(block_tokens):
-            totals.add(_sums(view, makers))
+            made = _sums(view, makers)
+            totals.add(made._replace(sum={**view.differences.sums_of(view.block), **made.sum}))
     arrays = {**_known(found, loaded), **totals.arrays()} if loaded.gaps and len(loaded.sequences) else {}
     return merged((found, Arrays.of(LAYOUT, dict(_made(views.last, arrays, makers)))))
 

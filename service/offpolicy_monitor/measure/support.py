@@ -1,57 +1,61 @@
 """Support: the gaps on what the sampler chose among, of tokens whose log-probs and masses are all finite.
 
-Measured beside the gaps, on the device of their batch, and only where masses were sent. Tables: `support/<gap>`.
+log p(token | support) = log p(token) - log p(support), nats; mu's log-probs are on the support as they are. Tables:
+`support/<gap>`. Source: sampling distribution replay, DeepSeek-V3.2, https://arxiv.org/abs/2512.02556
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import Any, Final
 
 from offpolicy_monitor.batch import Array
-from offpolicy_monitor.core.support import SUPPORT_SUMS, on_support, support_sums
-from offpolicy_monitor.measure.beside import Sent, both, sent_of
+from offpolicy_monitor.measure.differences import Asked, Difference, Found
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.support import MASSES, NAME
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS, SUPPORTS
 
+#: A log-prob above that of its support by no more, in nats, is rounding: bfloat16 has two to three digits.
+ROUNDING: Final = 0.01
 
-def sums_of(view: BlockView) -> dict[str, Tensor]:
-    """[1 + SUPPORT_SUMS, G] of the G gaps whose masses were sent: tokens, and the sums."""
-    sent = sent_of(view.block)
+
+def asked(sent: Collection[str]) -> Asked:
+    """Of the gaps whose masses were sent: sums of d and of exp(d), the mass, and tokens outside of the support."""
     gaps = _gaps(sent)
-    if not gaps:
-        return {}
-    policies = {name: _policy(sent, name) for gap in gaps for name in GAP_LOGPROBS[gap]}
-    above, below = (torch.stack([policies[GAP_LOGPROBS[gap][side]] for gap in gaps]) for side in (0, 1))
-    log_mass = torch.stack([sent[MASSES[gap][0]].values for gap in gaps])
-    valid = _valid([both(*(sent[name].finite for name in (*GAP_LOGPROBS[gap], *MASSES[gap]))) for gap in gaps], above)
-    tokens = above.new_full((len(gaps),), above.shape[1]) if valid is None else valid.sum(1).double()
-    return {NAME: torch.cat([tokens[None], support_sums(above, below, log_mass, valid)])}
+    d, mass = tuple(map(_difference, gaps)), tuple(map(_mass, gaps))
+    return Asked(sums=d, exponentials=(*d, *mass), above=tuple((_numerator(gap), ROUNDING) for gap in gaps))
 
 
-def _policy(sent: Mapping[str, Sent], name: str) -> Tensor:
-    """Its log-probs on the support; those of mu are."""
-    return on_support(sent[name].values, sent[SUPPORTS[name]].values if name in SUPPORTS else None)
+def _gaps(sent: Collection[str]) -> Sequence[str]:
+    return [gap for gap, masses in MASSES.items() if set(sent) >= {*GAP_LOGPROBS[gap], *masses}]
 
 
-def _valid(masks: Sequence[Tensor | None], values: Tensor) -> Tensor | None:
-    """[G, T] bool of as many gaps as values has [G, T]; None where all of all are valid."""
-    if all(mask is None for mask in masks):
-        return None
-    whole = values.new_ones(values.shape[1], dtype=torch.bool)
-    return torch.stack([whole if mask is None else mask for mask in masks])
+def _difference(gap: str) -> Difference:
+    above, below = GAP_LOGPROBS[gap]
+    mass, *other = (SUPPORTS[name] for name in (above, below) if name in SUPPORTS)
+    return Difference((above, *other), (mass, below))
 
 
-def _gaps(names: Collection[str]) -> list[str]:
-    sent = set(names)
-    return [gap for gap, masses in MASSES.items() if sent >= {*GAP_LOGPROBS[gap], *masses}]
+def _needed(gap: str) -> tuple[str, ...]:
+    return (*GAP_LOGPROBS[gap], *MASSES[gap])
+
+
+def _mass(gap: str) -> Difference:
+    """The log of the mass of the numerator's policy."""
+    return Difference(MASSES[gap][:1], beside=_needed(gap))
+
+
+def _numerator(gap: str) -> Difference:
+    """Its log-prob on the support, which above 0 no token's is."""
+    return Difference(GAP_LOGPROBS[gap][:1], MASSES[gap][:1], _needed(gap))
 
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of gaps with a token."""
-    for index, gap in enumerate(_gaps(view.block.batch.source.columns)):
-        sums = dict(zip(("tokens", *SUPPORT_SUMS), arrays[NAME][:, index], strict=True))
-        if sums["tokens"]:
-            yield f"{NAME}/{gap}", sums
+    found = Found(view.differences, arrays)
+    for gap in _gaps(view.block.batch.source.columns):
+        own = _difference(gap)
+        if tokens := found.tokens(own):
+            sums = found.sums(own)
+            del sums["changed_tokens"]
+            ratio, mass = found.exponential(own), found.exponential(_mass(gap))
+            outside = found.above(_numerator(gap), ROUNDING)
+            yield f"{NAME}/{gap}", {**sums, "tokens": tokens, "ratio": ratio, "mass": mass, "outside_tokens": outside}

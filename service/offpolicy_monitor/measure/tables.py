@@ -3,7 +3,7 @@
 A maker adds up arrays on the device, block by block, and names on the host what they came to.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
 from offpolicy_monitor.core.scores import Score
+from offpolicy_monitor.measure.differences import Asked
 from offpolicy_monitor.measure.totals import Counted
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.methods import MethodRow
@@ -30,6 +31,7 @@ class Maker(NamedTuple):
     sent     arrays of which one must have been sent; empty for any batch
     gapless  whether there are tables without a gap too
     binned   of the gaps that were sent and the rows: scores of tokens whose bins are looked at beside the log-ratios'
+    asked    of the columns that were sent: what is asked of differences of log-probs that are no gap's
     """
 
     name: str
@@ -39,13 +41,16 @@ class Maker(NamedTuple):
     sent: frozenset[str] = frozenset()
     gapless: bool = False
     binned: Callable[[Sequence[str], Sequence[MethodRow]], Sequence[Score]] | None = None
+    asked: Callable[[Collection[str]], Asked] | None = None
 
     @classmethod
     def of(cls, kind: Kind) -> "Maker":
         """The maker of a kind that is measured."""
         module = import_module(kind.measured)
-        sums, terms, binned = (getattr(module, name, None) for name in ("sums_of", "terms_of", "binned"))
-        return cls(kind.name, sums, module.tables_of, terms, kind.sent, kind.gapless, binned)
+        sums, terms, binned, asked = (
+            getattr(module, name, None) for name in ("sums_of", "terms_of", "binned", "asked")
+        )
+        return cls(kind.name, sums, module.tables_of, terms, kind.sent, kind.gapless, binned, asked)
 
     def makes_any(self, batch: RaggedBatch) -> bool:
         """Whether a batch brings what its tables are of."""

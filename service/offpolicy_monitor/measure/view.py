@@ -24,6 +24,7 @@ from offpolicy_monitor.core.scores import Score, token_scores
 from offpolicy_monitor.measure.bins import histogram_bins
 from offpolicy_monitor.measure.blocks import Block
 from offpolicy_monitor.measure.decide import Decider
+from offpolicy_monitor.measure.differences import Differences
 from offpolicy_monitor.summary.tables.lengths import BINS, BINS_PER_POWER
 from offpolicy_monitor.vocabulary import NEGATIVE, POSITIVE
 
@@ -33,12 +34,14 @@ FIGURES_OF_SEQUENCES: Final = tuple(f"worst/{name}" for name in ("tokens", "max"
 
 @dataclass(frozen=True, eq=False)
 class BlockView:
-    """A block, the rows of its batch, the origin of it, what answers by gap how the experts of its batch differ, and
-    the scores of tokens whose bins are looked at beside those of log-ratios."""
+    """A block, the rows of its batch, the origin of it, differences of log-probs that are no gap's, what answers by gap
+    how the experts of its batch differ, and the scores of tokens whose bins are looked at beside those of log-ratios.
+    """
 
     block: Block
     decider: Decider
     origin: Origin
+    differences: Differences
     routed: Callable[[], Mapping[str, RoutingSums]] = dict
     binned: Sequence[Score] = ()
 
