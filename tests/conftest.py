@@ -44,6 +44,7 @@ LONGEST = (
     "measure/test_compilation.py",
     "client/test_sending.py",
     "browser/test_pages.py",
+    "test_processes.py",
     "client/files/test_commands.py",
     "browser/test_many_runs.py",
     "store/write/test_wall_clock.py",

@@ -8,7 +8,7 @@ from typing import Any
 from offpolicy_monitor import Monitor
 
 from tests.fixtures.reduced import arrays_of
-from tests.fixtures.service import running_service
+from tests.fixtures.service import DEFAULTS, running_service
 
 
 def called(url: str, method: str = "GET", value: Any = None) -> Any:
@@ -22,7 +22,7 @@ def test_a_reducing_monitor_leaves_the_steps_that_a_raw_one_leaves(tmp_path: Pat
     arrays: dict[str, Any] = arrays_of(0)
     rollout = {name: array for name, array in arrays.items() if name != "logprobs"}
     ids = [f"p{i}" for i in range(6)]
-    with running_service(tmp_path) as url:
+    with running_service(tmp_path, **DEFAULTS) as url:  # who reduces does so by torch
         sent = {}
         for run, reduce in (("raw", False), ("reduced", True)):
             with Monitor(url, run, reduce=reduce, timeout=60) as monitor:

@@ -3,6 +3,7 @@
 import itertools
 import json
 import logging
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -160,6 +161,21 @@ def test_nothing_is_sent_on_a_connection_that_was_given_up() -> None:
         with pytest.raises(ConnectionAbortedError):
             connection.exchange("GET", "/v1/runs")
     assert len(fake.asked) == 1
+
+
+def test_a_connection_that_is_closed_just_now_is_given_up_all_the_same() -> None:
+    """Whoever closes a monitor gives up what its thread waits for, which may have closed that a moment ago."""
+    ours, theirs = socket.socketpair()
+
+    class Closing:
+        socks = iter([ours, None])
+        sock = property(lambda self: next(self.socks))
+
+    with ours, theirs:
+        connection = Connection("http://127.0.0.1:1", 5.0, None)
+        connection._connection = Closing()  # type: ignore[assignment]
+        connection.abort()
+        assert theirs.recv(1) == b""
 
 
 def test_a_service_that_stands_still_is_noticed_and_gets_its_batches_when_it_goes_on() -> None:

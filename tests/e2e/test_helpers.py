@@ -11,13 +11,13 @@ from offpolicy_monitor.store.rows.tables import runs, shards
 from sqlalchemy import create_engine, select
 
 from tests.fixtures.application import SAFETENSORS, good_frame
-from tests.fixtures.fused import cached_pass
+from tests.fixtures.fused import BY_THE_PASS, cached_pass
 from tests.fixtures.posters import Posters
 from tests.fixtures.prometheus import wait_for
 from tests.fixtures.service import service
 from tests.fixtures.workers import is_alive, processes
 
-CLIENTS = 12
+CLIENTS, PAUSE = 12, 0.03  # seconds after each post of each client
 
 
 def helpers(service: int) -> list[int]:
@@ -31,11 +31,11 @@ def both(service: int, without: Collection[int] = ()) -> list[int]:
 
 
 def test_whichever_of_them_dies_no_shard_is_lost_and_none_stays_behind(tmp_path: Path) -> None:
-    settings = {"OFFPOLICY_TORCH_COMPILE": "true", "XDG_CACHE_HOME": str(cached_pass())}
-    with service(tmp_path, OFFPOLICY_MEASURE_PROCESSES="2", **settings) as running:
+    cached_pass()
+    with service(tmp_path, OFFPOLICY_MEASURE_PROCESSES="2", **BY_THE_PASS) as running:
         pid = running.process.pid
         posters = Posters(running.url, CLIENTS, lambda step: (good_frame(step=step), SAFETENSORS))
-        with posters.posting("r", pause=0.0):
+        with posters.posting("r", pause=PAUSE):
             first = both(pid)[0]
             time.sleep(0.5)
             os.kill(first, signal.SIGKILL)

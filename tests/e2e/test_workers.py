@@ -19,7 +19,7 @@ from offpolicy_monitor.store.rows.tables import runs, steps
 from sqlalchemy import NullPool, create_engine, select
 
 from tests.fixtures.application import JSON, json_bytes
-from tests.fixtures.fused import cached_pass
+from tests.fixtures.fused import BY_THE_PASS, cached_pass
 from tests.fixtures.posters import Posters
 from tests.fixtures.prometheus import wait_for
 from tests.fixtures.service import COMMAND, DEFAULTS, Served, served, service, started, wait_until_ready
@@ -95,7 +95,7 @@ class Workers(Served):
 
 @contextmanager
 def workers(folder: Path, url: str, number: int, name: str = "service", **settings: str) -> Iterator[Workers]:
-    settings |= {"OFFPOLICY_DATABASE_URL": url, "OFFPOLICY_WORKERS": str(number)}
+    settings = DEFAULTS | settings | {"OFFPOLICY_DATABASE_URL": url, "OFFPOLICY_WORKERS": str(number)}
     with service(folder, name=name, **settings) as served:
         running = Workers(served)
         try:
@@ -150,7 +150,8 @@ def by_torch() -> dict[str, str]:
 
 def by_the_fused_pass() -> dict[str, str]:
     """Of one that measures by the pass that these tests have compiled."""
-    return {"OFFPOLICY_TORCH_COMPILE": "true", "XDG_CACHE_HOME": str(cached_pass())}
+    cached_pass()
+    return BY_THE_PASS
 
 
 @pytest.mark.parametrize(("form", "settings"), [("torch", by_torch), ("fused", by_the_fused_pass)])

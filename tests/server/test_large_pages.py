@@ -12,7 +12,7 @@ import pytest
 from offpolicy_monitor.server import large_pages
 from offpolicy_monitor.server.large_pages import CHANGED, IS_THERE, LARGE, LargePages, anonymous, nearly_full
 
-from tests.fixtures.fused import cached_pass
+from tests.fixtures.fused import BY_THE_PASS, cached_pass
 from tests.fixtures.prometheus import wait_for
 from tests.fixtures.service import service
 
@@ -63,6 +63,7 @@ def on_large_pages(process: int) -> int:
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("AnonHugePages"))
 
 
+@pytest.fixture(scope="module")
 def moved_here() -> tuple[int, int]:
     """Bytes that a process with some 60 MiB of objects says it has moved, and by how much the system counts more."""
     printed = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True).stdout
@@ -98,8 +99,8 @@ def test_it_is_looked_at_again_where_the_process_has_changed(monkeypatch: pytest
     assert [large.keep_up() for _ in range(4)] == [1, 0, 2, 3]
 
 
-def test_objects_are_the_same_on_large_pages_which_the_system_counts() -> None:
-    moved, grown = moved_here()
+def test_objects_are_the_same_on_large_pages_which_the_system_counts(moved_here: tuple[int, int]) -> None:
+    moved, grown = moved_here
     assert grown >= moved - 4 * LARGE
     assert moved == 0 or grown > 20 << 20
 
@@ -115,10 +116,12 @@ def test_nothing_is_moved_where_nobody_wants_or_has_large_pages(
     assert large_pages.put_on_large_pages() == 0
 
 
-def test_a_service_is_on_large_pages_once_it_has_all_that_it_measures_by(tmp_path: Path) -> None:
-    moved, _ = moved_here()
-    settings = {"OFFPOLICY_TORCH_COMPILE": "true", "XDG_CACHE_HOME": str(cached_pass())}
-    with service(tmp_path, **settings) as running:
+def test_a_service_is_on_large_pages_once_it_has_all_that_it_measures_by(
+    tmp_path: Path, moved_here: tuple[int, int]
+) -> None:
+    moved, _ = moved_here
+    cached_pass()
+    with service(tmp_path, **BY_THE_PASS) as running:
         if moved:
             wait_for(lambda: on_large_pages(running.process.pid) > 50 << 20)
         assert urllib.request.urlopen(f"{running.url}/readyz", timeout=10).status == 200

@@ -134,10 +134,10 @@ class Connection:
         from socket import SHUT_RDWR
 
         self._aborted = True
-        connection = self._connection
-        if connection is not None and connection.sock is not None:
+        sock = getattr(self._connection, "sock", None)  # asked once: the other thread may close it just now
+        if sock is not None:
             with contextlib.suppress(OSError):  # it was not connected (any more)
-                connection.sock.shutdown(SHUT_RDWR)
+                sock.shutdown(SHUT_RDWR)
 
     def _open(self) -> "HTTPConnection":
         if self._connection is not None and _has_ended(self._connection):

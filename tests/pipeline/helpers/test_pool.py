@@ -3,8 +3,6 @@
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,10 +21,12 @@ from offpolicy_monitor.pipeline.remembered import Rows
 from offpolicy_monitor.settings import Settings
 
 from tests.fixtures.application import good_frame
+from tests.fixtures.forks import started
 from tests.fixtures.fused import CACHE, cached_pass
 from tests.fixtures.prometheus import wait_for
 from tests.fixtures.workers import is_alive, processes
 
+ROOT = Path(__file__).parents[3]
 LIMITS = limits_of(Settings())
 ASKED = Asked.of("r1", memoryview(good_frame()), Rows(None, PRESETS), 0.0)
 
@@ -195,12 +195,12 @@ def test_none_is_there_where_none_is_wanted_by_the_settings() -> None:
 def test_they_end_with_the_service_however_it_ends() -> None:
     """A process that has helpers and is killed leaves none behind; it is the same with one that ends."""
     text = (
-        "import sys, time; from tests.pipeline.helpers.test_pool import Helpers, LIMITS, kept_up, there\n"
+        f"import sys, time; sys.path.append({str(ROOT)!r})\n"
+        "from tests.pipeline.helpers.test_pool import Helpers, LIMITS, kept_up, there\n"
         "found = Helpers(2, LIMITS); kept_up(found); print(*there(), flush=True); time.sleep(60)"
     )
-    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as service:
-        assert service.stdout is not None
-        left = [int(process) for process in service.stdout.readline().split()]
+    with started(["-c", text], os.environ) as (service, said):
+        left = [int(process) for process in said.readline().split()]
         assert len(left) == 2
         for signalled in (signal.SIGTERM, signal.SIGINT):  # sent to all, as a terminal does
             for process in left:
