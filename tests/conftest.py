@@ -1,6 +1,7 @@
 """What every test may ask for; the fixtures themselves are in tests/fixtures."""
 
 import gc
+import logging
 import os
 from pathlib import Path
 
@@ -86,7 +87,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is there now stays to the end: nobody looks through it for garbage again."""
+    """What is there now stays to the end: nobody looks through it for garbage again, or adds handlers to all of it."""
+    for logger in logging.root.manager.loggerDict.values():
+        if isinstance(logger, logging.Logger):
+            logger.propagate = (
+                True  # pytest asks each that does not, of which torch alone has forty, six times per test
+            )
     gc.collect()
     gc.freeze()
     # Most tests make fewer objects than the first; the third, since to look through all that they import takes 0.1 s.
