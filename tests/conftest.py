@@ -96,7 +96,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     # Most tests make fewer objects than the first; the third, since to look through all that they import takes 0.1 s.
-    gc.set_threshold(200_000, 10, 100)
+    gc.set_threshold(20_000, 10, 100)
     gc.enable()
 
 
