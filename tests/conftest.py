@@ -90,9 +90,7 @@ def pytest_collection_finish() -> None:
     """What is there now stays to the end: nobody looks through it for garbage again, or adds handlers to all of it."""
     for logger in logging.root.manager.loggerDict.values():
         if isinstance(logger, logging.Logger):
-            logger.propagate = (
-                True  # pytest asks each that does not, of which torch alone has forty, six times per test
-            )
+            logger.propagate = True  # to each that does not, as forty of torch's, pytest adds six handlers per test
     gc.collect()
     gc.freeze()
     # Most tests make fewer objects than the first; the third, since to look through all that they import takes 0.1 s.
