@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from offpolicy_monitor.core.cells import tallies
+from offpolicy_monitor.core.cells import sums_by_cell
 from offpolicy_monitor.core.density import joint_tally
 from offpolicy_monitor.core.histogram import Layout
 
@@ -19,7 +19,7 @@ def cell(x: float) -> int:
 
 def joint_counts(policies: torch.Tensor, valid: torch.Tensor | None = None) -> torch.Tensor:
     """[C - 1, numerators, mu]."""
-    [counts] = tallies(joint_tally(policies, LAYOUT, valid))
+    [counts] = sums_by_cell(joint_tally(policies, LAYOUT, valid))
     return counts.view(len(policies) - 1, len(EDGES) + 1, -1)
 
 

@@ -11,13 +11,12 @@ import pytest
 import torch
 from offpolicy_monitor import core
 from offpolicy_monitor.core.advantages import Advantages, signs_of
-from offpolicy_monitor.core.cells import Division, Tally, sums_by, tallies
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.corrections import Decided, Group, Placed
 from offpolicy_monitor.core.decision import drop_terms, split_sums
 from offpolicy_monitor.core.density import joint_tally
 from offpolicy_monitor.core.device import where
-from offpolicy_monitor.core.differences import difference_sums, differences, exponential_sums, products, tokens_above
+from offpolicy_monitor.core.differences import above, difference_terms, differences, exponentials_of
 from offpolicy_monitor.core.divergences import (
     bernoulli,
     binary_kls,
@@ -27,10 +26,10 @@ from offpolicy_monitor.core.divergences import (
     ratio_and_excess,
 )
 from offpolicy_monitor.core.gap import chosen
-from offpolicy_monitor.core.histogram import Layout, bin_numbers
+from offpolicy_monitor.core.histogram import Layout, bin_numbers, bins_by
 from offpolicy_monitor.core.order import ascending, sums_before
 from offpolicy_monitor.core.outward import moves_outward
-from offpolicy_monitor.core.ragged import total
+from offpolicy_monitor.core.ragged import products, total
 from offpolicy_monitor.core.routing import rerouted, routing_sums
 from offpolicy_monitor.core.second_moment import beyond_second_moment
 from offpolicy_monitor.core.signature import grid_counts, neighbour_sums, regression_sums
@@ -50,16 +49,18 @@ IDS = np.zeros((2, 3, 4), np.uint8)
 
 #: Arguments that each function takes; tensors among them are spoiled one at a time.
 CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
+    above: (WIDE[None], [0.0]),
     ascending: (ROW, GAPS.segments),
     bernoulli: (ROW,),
     beyond_second_moment: (ROW.abs(), MARKS),
     bin_numbers: (ROW, LAYOUT),
+    bins_by: ([(LAYOUT, 1), (LAYOUT, 2)], ROW),
     binary_kls: (torch.stack(bernoulli(torch.stack([ROW, ROW]))),),
     chosen: (ROW, [0]),
-    difference_sums: (WIDE[None],),
+    difference_terms: (WIDE[None],),
     differences: (ROW.expand(2, -1), [[1, -1]], MARKS[None]),
     drop_terms: (GAPS, DROPS, torch.zeros(2, 1, 2, dtype=D64)),
-    exponential_sums: (WIDE[None], MARKS[None]),
+    exponentials_of: (WIDE[None], MARKS[None]),
     exponentials: (ROW,),
     grid_counts: (ROW[None], ROW[:1]),
     joint_tally: (ROW.expand(2, -1), Layout(-10, 4, 1, torch.empty(0)), MARKS[None]),
@@ -73,16 +74,13 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     rerouted: (IDS, IDS),
     routing_sums: (IDS, IDS, np.ones(2, np.bool_)),
     sums_before: (ROW, GAPS.segments),
-    sums_by: ([Division(OWNERS, 2)], [ROW]),
     signs_of: (ROW,),
     split_sums: (MARKS[None], ROW[None, None], [0]),
     GAPS.segments.sum: (ROW,),
     GAPS.segments.min: (ROW,),
     GAPS.segments.max: (ROW,),
     GAPS.segments.spread: (ROW[:2],),
-    tallies: (Tally(OWNERS[None], 2, [None, ROW[None]]), Tally(OWNERS[None], 3)),
     token_columns: (ROW.expand(2, 1, -1), MARKS[None], WIDE[:1]),
-    tokens_above: (WIDE[None], [0.0]),
     total: (ROW,),
     where: (MARKS, ROW, 0.0),
 }
@@ -90,12 +88,12 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
 WITHOUT_TENSORS = {
     "check", "clip_weights", "constant", "cross_terms", "decide", "differing", "drop_sums",
     "dropped_in_sequences", "extremes", "gaps_of", "is_host", "outward_least", "outward_score", "sequence_scores",
-    "sequence_terms", "token_scores", "weight_sums",
+    "sequence_terms", "sums_by_cell", "token_scores", "weight_sums",
 }  # fmt: skip
 #: Those of mathematics that others have published.
 PUBLISHED = (
     exponentials, token_columns, js_terms, binary_kls, beyond_second_moment, bin_numbers, regression_sums,
-    neighbour_sums, grid_counts, rerouted, moves_outward, difference_sums,
+    neighbour_sums, grid_counts, rerouted, moves_outward, difference_terms,
 )  # fmt: skip
 
 
@@ -108,8 +106,6 @@ def public() -> list[Callable[..., Any]]:
 
 
 def spoiled(value: Any, how: str) -> Any:
-    if isinstance(value, Tally | Division):
-        return value._replace(cells=spoiled(value.cells, how))
     if isinstance(value, list):
         return [spoiled(entry, how) for entry in value]
     if isinstance(value, np.ndarray):
@@ -118,7 +114,7 @@ def spoiled(value: Any, how: str) -> Any:
 
 
 def takes_tensors(value: Any) -> bool:
-    return isinstance(value[0] if isinstance(value, list) else value, torch.Tensor | np.ndarray | Tally | Division)
+    return isinstance(value[0] if isinstance(value, list) else value, torch.Tensor | np.ndarray)
 
 
 @pytest.mark.parametrize("function", public(), ids=lambda function: function.__name__)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from offpolicy_monitor.core.histogram import Layout, bin_numbers
+from offpolicy_monitor.core.histogram import Layout, bin_numbers, bins_by
 from offpolicy_monitor.summary import histogram as bins
 
 LAYOUT = Layout(bins.SMALLEST_EXPONENT, bins.LARGEST_EXPONENT, bins.MANTISSA_BITS, torch.from_numpy(bins.splits()))
@@ -86,3 +86,17 @@ def test_values_are_left_as_they_were() -> None:
     values = torch.tensor([0.5, -300.0, 1e-30])
     bin_numbers(values, LAYOUT)
     assert values.tolist() == pytest.approx([0.5, -300.0, 1e-30])
+
+
+def test_values_of_several_layouts_get_the_bins_that_each_alone_gives() -> None:
+    coarse = Layout(-24, 24, 4, torch.empty(0))
+    source = np.random.default_rng(1)
+    values = torch.from_numpy(
+        (source.choice([-1, 1], 9_000) * 2.0 ** source.uniform(-30, 30, 9_000)).astype(np.float32)
+    )
+    first, second, third = bins_by([(LAYOUT, 4_000), (coarse, 5_000), (LAYOUT, 0)], values)
+    assert torch.equal(first, bin_numbers(values[:4_000], LAYOUT))
+    assert torch.equal(second, bin_numbers(values[4_000:], coarse))
+    assert (len(third), third.dtype) == (0, torch.int32)
+    with pytest.raises(ValueError, match="values"):
+        bins_by([(LAYOUT, 4_000)], values)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from offpolicy_monitor.core import device
-from offpolicy_monitor.core.cells import Division, sums_by
+from offpolicy_monitor.core.cells import Divided, sums_by_cell
 from offpolicy_monitor.core.ragged import RUN_TOKENS, Segments
 from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
@@ -59,9 +59,10 @@ def test_copies_of_cells_add_up_to_them(number: int) -> None:
     source = np.random.default_rng(4)
     cells = [torch.from_numpy(source.integers(0, size, number).astype(np.int32)) for size in (3, 5)]
     columns = [torch.from_numpy(source.standard_normal(number)) for _ in range(2)]
-    divisions = [Division(own, size) for own, size in zip(cells, (3, 5), strict=True)]
-    for found, own in zip(sums_by(divisions, columns, copies=64), divisions, strict=True):
-        for cell in range(own.size):
-            inside = own.cells == cell
+    divided = Divided({"by three": (cells[0], 3), "by five": (cells[1], 5)}, columns, copies=64)
+    [sums] = sums_by_cell(divided)
+    for found, (own, size) in zip(torch.split(sums, divided.sizes), divided.divisions.values(), strict=True):
+        for cell in range(size):
+            inside = own == cell
             wanted = [float(inside.sum()), *(float(column[inside].sum()) for column in columns)]
             np.testing.assert_allclose(found[cell].numpy(), wanted, atol=1e-12)

@@ -44,21 +44,21 @@ class Form(NamedTuple):
 
 
 FORMS = {
-    "finite, advantages of sequences": Form({}, 258, 890),
-    "finite, advantages of tokens": Form({"per_token": True}, 265, 890),
-    "some not finite, advantages of sequences": Form({"holes": True}, 287, 1760),
-    "some not finite, advantages of tokens": Form({"holes": True, "per_token": True}, 296, 1760),
-    "no advantages": Form({"advantages": False}, 223, 890),
-    "two log-probs": Form({"names": COLUMNS[:2]}, 235, 390),
-    "float64": Form({"dtype": np.float64}, 255, 970),
-    "experts": Form({"experts": True}, 262, 890),
-    "all that gaps are measured by": Form({"holes": True, "per_token": True, "experts": True}, 300, 1760),
-    "all of it, finite": Form({"beside": BESIDE, "per_token": True, "experts": True}, 288, 890),
-    "beside the gaps, some not finite": Form({"beside": BESIDE, "holes": True}, 306, 1760),
-    "all of it": Form({"beside": BESIDE, "holes": True, "per_token": True, "experts": True}, 319, 1760),
+    "finite, advantages of sequences": Form({}, 245, 890),
+    "finite, advantages of tokens": Form({"per_token": True}, 252, 890),
+    "some not finite, advantages of sequences": Form({"holes": True}, 271, 1760),
+    "some not finite, advantages of tokens": Form({"holes": True, "per_token": True}, 280, 1760),
+    "no advantages": Form({"advantages": False}, 218, 890),
+    "two log-probs": Form({"names": COLUMNS[:2]}, 223, 390),
+    "float64": Form({"dtype": np.float64}, 242, 970),
+    "experts": Form({"experts": True}, 248, 890),
+    "all that gaps are measured by": Form({"holes": True, "per_token": True, "experts": True}, 283, 1760),
+    "all of it, finite": Form({"beside": BESIDE, "per_token": True, "experts": True}, 272, 980),
+    "beside the gaps, some not finite": Form({"beside": BESIDE, "holes": True}, 288, 1760),
+    "all of it": Form({"beside": BESIDE, "holes": True, "per_token": True, "experts": True}, 300, 1760),
 }
 #: With presets and a row of CPPO, whose longest sequence has 17 to 32 tokens; and more for each doubling of that.
-MOST_OF_CPPO, MOST_OF_A_ROUND = 563, 24
+MOST_OF_CPPO, MOST_OF_A_ROUND = 550, 24
 
 
 def batch(

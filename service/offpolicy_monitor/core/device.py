@@ -14,15 +14,16 @@ def constant(values: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.tensor(values, dtype=dtype).to(device, non_blocking=True)
 
 
-def where(marks: Tensor, values: Tensor, other: float) -> Tensor:
+def where(marks: Tensor, values: Tensor, other: float, out: Tensor | None = None) -> Tensor:
     """The values that are marked, and a number for the others: [..., n] bool, [..., n] -> [..., n] of their dtype.
 
-    The number is brought to the device once; `torch.where` makes it anew, by an operation, each time. Raises ValueError
-    for a single value, TypeError for another dtype, RuntimeError for shapes that do not go together.
+    The number is brought to the device once; `torch.where` makes it anew, by an operation, each time. out: where they
+    go, for instance the values themselves; None for memory of their own. Raises ValueError for a single value,
+    TypeError for another dtype, RuntimeError for shapes that do not go together.
     """
     check("marks", marks, of=MARKS)
     check("values", values, of=NUMBERS)
-    return torch.where(marks, values, _number(other, values.dtype, values.device))
+    return torch.where(marks, values, _number(other, values.dtype, values.device), out=out)
 
 
 @cache

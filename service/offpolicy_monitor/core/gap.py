@@ -158,11 +158,15 @@ class Gaps:
 
     def ends(self, columns: Mapping[str, Tensor]) -> Mapping[str, Ends]:
         """Those of some columns, [G, T] each, by their names."""
-        low = high = torch.stack(list(columns.values()))
-        if self.valid is not None:
-            low, high = (where(self.valid, low, end) for end in (torch.inf, -torch.inf))
-        found = self.of_filled(self.segments.min(low)), self.of_filled(self.segments.max(high))
-        return dict(zip(columns, map(Ends, *found), strict=True))
+        values = torch.stack(list(columns.values()))
+        if self.valid is None:
+            low, high = self.segments.min(values), self.segments.max(values)
+        else:  # one maximum finds both: the smallest is the largest of -x
+            signs = constant([-1.0, 1.0], values.dtype, values.device)[:, None, None, None]
+            signed = values * signs
+            found = self.segments.max(where(self.valid, signed, -torch.inf, out=signed))
+            low, high = (self.of_filled(found) * signs).unbind()
+        return dict(zip(columns, map(Ends, low, high), strict=True))
 
     @cached_property
     def extremes(self) -> Mapping[str, Ends]:

@@ -5,8 +5,9 @@ logarithm, no search. The layout of the bins is given by the caller; what the co
 Source of log-linear histograms: HdrHistogram, https://hdrhistogram.org
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -42,15 +43,10 @@ class Layout:
         """Number of bins."""
         return 2 * (2 * self.largest_key + 1)
 
-    @cached_property
-    def by_pattern(self) -> tuple[Tensor, Tensor | None]:
-        """[2**(9 + mantissa_bits)] each: of every top of a pattern, as a signed integer, its lower bin and split."""
-        half = 1 << (8 + self.mantissa_bits)
-        tops = torch.arange(-half, half)
-        base = ((127 + self.smallest_exponent) << self.mantissa_bits) - 1
-        keys = ((tops & (half - 1)) - base).clamp(0, self.largest_key)
-        indices = (torch.where(tops < 0, -keys, keys) + self.largest_key).to(self.splits.device, non_blocking=True)
-        return (2 * indices).int(), self.splits.index_select(0, indices) if len(self.splits) else None
+    def by_top(self, bits: int) -> tuple[Tensor, Tensor | None]:
+        """[2**(9 + bits)] each: of every top of a pattern, with that many mantissa bits or more than the layout's, the
+        lower bin and the split."""
+        return _by_top(self, bits)
 
 
 def bin_numbers(values: Tensor, layout: Layout) -> Tensor:
@@ -59,8 +55,33 @@ def bin_numbers(values: Tensor, layout: Layout) -> Tensor:
     Raises ValueError for a single number, TypeError for another dtype.
     """
     check("values", values)
-    values = values.float().contiguous()
-    bins, splits = layout.by_pattern
-    tops = (values.view(torch.int32) >> (23 - layout.mantissa_bits)).add_(len(bins) // 2).view(-1)
-    lower = bins.index_select(0, tops).view_as(values)
-    return lower if splits is None else lower.add_(values > splits.index_select(0, tops).view_as(values))
+    [bins] = bins_by([(layout, values.numel())], values.float().reshape(-1))
+    return bins.view(values.shape)
+
+
+def bins_by(layouts: Sequence[tuple[Layout, int]], values: Tensor) -> list[Tensor]:
+    """The bins of the first so many values by the first layout, of the next by the second: [n] float32, no NaN -> [own
+    number] int32 each.
+
+    The tops of their patterns are taken together. Raises ValueError for another rank or another sum of numbers,
+    TypeError for another dtype.
+    """
+    check("values", values, sum(number for _, number in layouts), of=(torch.float32,))
+    bits, sizes = max(layout.mantissa_bits for layout, _ in layouts), [number for _, number in layouts]
+    tops = (values.view(torch.int32) >> (23 - bits)).add_(1 << (8 + bits))
+    found = []
+    for (layout, _), own, top in zip(layouts, *(torch.split(part, sizes) for part in (values, tops)), strict=True):
+        bins, splits = layout.by_top(bits)
+        lower = bins.index_select(0, top)
+        found.append(lower if splits is None else lower.add_(own > splits.index_select(0, top)))
+    return found
+
+
+@cache
+def _by_top(layout: Layout, bits: int) -> tuple[Tensor, Tensor | None]:
+    half = 1 << (8 + bits)
+    tops = torch.arange(-half, half)
+    base = ((127 + layout.smallest_exponent) << layout.mantissa_bits) - 1
+    keys = (((tops & (half - 1)) >> (bits - layout.mantissa_bits)) - base).clamp(0, layout.largest_key)
+    indices = (torch.where(tops < 0, -keys, keys) + layout.largest_key).to(layout.splits.device, non_blocking=True)
+    return (2 * indices).int(), layout.splits.index_select(0, indices) if len(layout.splits) else None

@@ -1,4 +1,4 @@
-"""Sums and extremes over the sequences of packed tokens.
+"""Sums and extremes over the sequences of packed tokens, and sums over all of them.
 
 Shapes: T packed tokens, N non-empty sequences; values come as [..., T] on any device. On the CPU numpy's reduceat does
 the work on the same memory, with float64 accumulators and no float64 copy; elsewhere torch.segment_reduce does it for
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from offpolicy_monitor.core import device
-from offpolicy_monitor.core.checks import NUMBERS, check
+from offpolicy_monitor.core.checks import DOUBLE, NUMBERS, check
 
 Kind = Literal["sum", "min", "max"]
 _UFUNCS: Final = {"sum": np.add, "min": np.minimum, "max": np.maximum}
@@ -126,3 +126,12 @@ def total(values: Tensor) -> Tensor:
     """
     check("values", values, of=NUMBERS)
     return values.sum(-1, dtype=torch.float64)
+
+
+def products(rows: Tensor) -> Tensor:
+    """Sums of the products of any two rows, or of one with itself: [R, n] float64 -> [R, R] float64.
+
+    Raises ValueError for another rank, TypeError for another dtype.
+    """
+    check("rows", rows, -1, -1, of=DOUBLE)
+    return rows @ rows.mT

@@ -8,12 +8,13 @@ that is not valid all three are 0.
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.checks import check
 from offpolicy_monitor.core.device import constant
-from offpolicy_monitor.core.ragged import total
+from offpolicy_monitor.core.ragged import products, total
 
 #: Grids are steps of 2^-k for these k.
 GRIDS: Final = (3, 4, 5, 6, 7, 8)
@@ -31,7 +32,9 @@ def regression_sums(d: Tensor, b: Tensor, lowest: float, highest: float) -> Tens
     """
     check("d", d, -1)
     check("b", b, len(d), of=(d.dtype,))
-    return _products([b, d, d == 0], (b > lowest) & (b < highest))
+    number = np.float64 if b.dtype == torch.float64 else np.float32
+    edges = constant([lowest, float(np.nextafter(number(highest), number(-np.inf)))], b.dtype, b.device)
+    return _products([b, d, d == 0], torch.bucketize(b, edges) == 1)  # of what is beyond the first edge, to the second
 
 
 def neighbour_sums(sides: Tensor, owners: Tensor, tokens: Tensor | None = None) -> Tensor:
@@ -64,12 +67,11 @@ def grid_counts(values: Tensor, least: Tensor) -> Tensor:
     patterns, spare = SPARE_BITS[values.dtype]
     large = values.abs() >= least[:, None]
     few = large & ((values.view(patterns) & ((1 << spare) - 1)) == 0)
-    steps = values * constant([2.0**k for k in GRIDS], values.dtype, values.device)[:, None, None]
-    return total(torch.cat([large[None], few[None], few & (steps == steps.round())]))
+    steps = constant([2.0**-k for k in GRIDS], values.dtype, values.device)[:, None, None]
+    return total(torch.cat([large[None], few[None], few & (torch.fmod(values, steps) == 0)]))
 
 
 def _products(columns: Sequence[Tensor], where: Tensor) -> Tensor:
     """Sums of products of 1 and of K columns, each with each, where marked: [n] each, [n] bool -> [1 + K, 1 + K]."""
     one = constant(1.0, torch.float64, where.device).expand(len(where))  # takes no memory, and makes all float64
-    kept = torch.stack([one, *columns]) * where
-    return kept @ kept.T
+    return products(torch.stack([one, *columns]) * where)

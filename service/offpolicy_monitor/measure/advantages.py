@@ -6,7 +6,6 @@ r = exp(clip(d, +-80)); D is the sum of d over a sequence. Tables: `sequence/<ga
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from typing import Any, Final
 
 import torch
@@ -15,16 +14,12 @@ from torch import Tensor
 from offpolicy_monitor.batch import Array
 from offpolicy_monitor.core.advantages import Advantages
 from offpolicy_monitor.core.cells import Tally
-from offpolicy_monitor.core.histogram import Layout, bin_numbers
-from offpolicy_monitor.core.ragged import total
+from offpolicy_monitor.core.device import constant
+from offpolicy_monitor.core.ragged import products, total
+from offpolicy_monitor.measure.bins import mass_layout
 from offpolicy_monitor.measure.totals import Counted
 from offpolicy_monitor.measure.view import BlockView
-from offpolicy_monitor.summary.tables.advantage import (
-    GRADIENT_BINS,
-    LARGEST_EXPONENT,
-    MANTISSA_BITS,
-    SMALLEST_EXPONENT,
-)
+from offpolicy_monitor.summary.tables.advantage import GRADIENT_BINS
 
 #: A product ratio below this weighs next to nothing: the sequence has vanished from the gradient.
 VANISHING_RATIO: Final = 0.1
@@ -63,16 +58,16 @@ def terms_of(view: BlockView) -> dict[str, Tensor]:
 
 
 def _by_advantage(view: BlockView, advantages: Advantages) -> dict[str, Tensor | Tally]:
-    """Products in float64: a ratio may be as large as exp(80)."""
-    gaps, values, sizes = view.gaps, advantages.of_tokens, view.own(view.gaps.mass)
-    mass = sizes * view.own(gaps.columns.ratio)
-    squared, layout = torch.stack([mass, sizes]), _layout(mass.device)
-    mass_square, advantage_square = torch.linalg.vecdot(squared, squared)
+    """One product of matrices makes all sums of products, of which most are not looked at."""
+    gaps, number = view.gaps, view.number
+    rows = torch.cat([view.mass, view.own(gaps.mass), view.own(gaps.columns.excess), advantages.of_tokens[None]])
+    found = products(rows)
+    mass_square, advantage_square, _, _ = torch.split(found.diagonal(), [number, number, number, 1])
     return {
-        "advantage/advantage_excess": view.own(gaps.columns.excess) @ values,
+        "advantage/advantage_excess": found[-1, 2 * number : -1],
         "advantage/mass_square": mass_square,
         "advantage/advantage_square": advantage_square,
-        "gradient": Tally(bin_numbers(mass, layout), layout.bins, (view.valid,)),
+        "gradient": Tally(view.mass_bins, mass_layout(rows.device).bins, (view.valid,)),
     }
 
 
@@ -85,8 +80,9 @@ def _updates(view: BlockView, advantages: Advantages, gap: int) -> Tensor:
     """
     columns = view.gaps.columns
     outward = columns.log_ratio[gap] * advantages.of_tokens > 0
-    bad = (columns.probability_difference[gap] < -EXTREME_DIFFERENCE) & outward
-    return total(torch.stack([bad, outward, columns.log_ratio_square[gap] * outward]))
+    unlikely, square = columns.probability_difference[gap] < -EXTREME_DIFFERENCE, columns.log_ratio_square[gap]
+    one = constant(1.0, square.dtype, square.device).expand(len(square))
+    return total(torch.stack([unlikely, one, square]) * outward)
 
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -113,8 +109,3 @@ def _of_sequences(arrays: Mapping[str, Array], index: int) -> dict[str, Any]:
 
 def _named(arrays: Mapping[str, Array], prefix: str, names: Iterable[str], index: int) -> dict[str, Any]:
     return {name: arrays[f"{prefix}/{name}"][index] for name in names}
-
-
-@cache
-def _layout(device: torch.device) -> Layout:
-    return Layout(SMALLEST_EXPONENT, LARGEST_EXPONENT, MANTISSA_BITS, torch.empty(0, device=device))

@@ -11,7 +11,7 @@ from typing import Any, Final
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
-from offpolicy_monitor.core.cells import Division, sums_by
+from offpolicy_monitor.core.cells import Divided
 from offpolicy_monitor.measure.dimensions import dimensions
 from offpolicy_monitor.measure.view import BlockView
 from offpolicy_monitor.summary.tables.breakdown import CROSS_KEYS, GAP_KEYS
@@ -21,15 +21,12 @@ from offpolicy_monitor.summary.tables.buckets import constant_buckets
 COPIES: Final = 64
 
 
-def sums_of(view: BlockView) -> dict[str, Tensor]:
+def sums_of(view: BlockView) -> dict[str, Divided]:
     """[indices, 1 + columns] of each dimension: a count of all, and sums; the last index is no bucket."""
-    found, sums = list(dimensions(view.block, view.origin)), dict[str, Tensor]()
+    found, sums = list(dimensions(view.block, view.origin)), dict[str, Divided]()
     for per_token, columns in zip((True, False), _columns(view), strict=True):
-        own = [dimension for dimension in found if dimension.per_token == per_token]
-        divisions = [Division(dimension.indices, dimension.size) for dimension in own]
-        sums_of_each = sums_by(divisions, columns, COPIES if per_token else 1)
-        for dimension, array in zip(own, sums_of_each, strict=True):
-            sums[f"breakdown/{dimension.name}"] = array
+        own = {one.name: (one.indices, one.size) for one in found if one.per_token == per_token}
+        sums[f"breakdown/{'tokens' if per_token else 'sequences'}"] = Divided(own, columns, COPIES if per_token else 1)
     return sums
 
 
@@ -63,10 +60,10 @@ def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[st
         parts.append((len(gaps), "cross", CROSS_KEYS, len(gaps) * len(GAP_KEYS)))
     columns = len(gaps) * len(GAP_KEYS) + (len(CROSS_KEYS) if view.block.batch.joint else 0)
     for name in (name for name in arrays if name.startswith("breakdown/")):
-        counts, *sums = arrays[name][:-1].T
+        dimension, (counts, *sums) = name.rpartition("/")[2], arrays[name][:-1].T
         for index, part, keys, first in parts:
             valid = sums[columns + index] if len(sums) > columns else counts
-            yield f"{name}/{part}", {"tokens": valid, **dict(zip(keys, sums[first:], strict=False))}
+            yield f"breakdown/{dimension}/{part}", {"tokens": valid, **dict(zip(keys, sums[first:], strict=False))}
     for dimension, bucket in constant_buckets(view.origin.shard, view.origin.labels):
         for index, part, keys, _ in parts:
             record = {key: arrays[f"cross/{key}"] if part == "cross" else arrays[f"gaps/{key}"][index] for key in keys}

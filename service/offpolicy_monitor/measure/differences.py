@@ -16,15 +16,9 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
-from offpolicy_monitor.core.differences import (
-    SUMMED,
-    difference_sums,
-    differences,
-    exponential_sums,
-    products,
-    tokens_above,
-)
+from offpolicy_monitor.core.differences import SUMMED, above, difference_terms, differences, exponentials_of
 from offpolicy_monitor.core.gap import chosen
+from offpolicy_monitor.core.ragged import products, total
 from offpolicy_monitor.measure.blocks import Block, DeviceBatch
 
 #: Before the names of the arrays.
@@ -83,6 +77,7 @@ class Differences:
         valid = None if self._valid is None else self._valid[:, span]
         log_probs = torch.stack([self.batch.log_probs[name][span] for name in self._names])
         d, found = differences(log_probs, self._weights, valid), dict[str, Tensor]()
+        terms = list[Tensor]()  # added up together
 
         def of(rows: Tensor, wanted: Sequence[Difference]) -> Tensor:
             return chosen(rows, [self.rows[x] for x in wanted])
@@ -90,13 +85,15 @@ class Differences:
         if asked.products:
             found["products"] = products(of(d, asked.products))
         if asked.sums:
-            found["sums"] = difference_sums(of(d, asked.sums))
+            terms += difference_terms(of(d, asked.sums))
         if asked.exponentials:
             own = None if valid is None else of(valid, asked.exponentials)
-            found["exponentials"] = exponential_sums(of(d, asked.exponentials), own)
+            terms.append(exponentials_of(of(d, asked.exponentials), own))
         if asked.above:
             wanted, limits = zip(*asked.above, strict=True)
-            found["above"] = tokens_above(of(d, wanted), limits)
+            terms.append(above(of(d, wanted), limits))
+        if terms:
+            found["terms"] = total(torch.cat(terms))
         return {f"{NAME}/{name}": array for name, array in found.items()}
 
     @cached_property
@@ -152,17 +149,23 @@ class Found:
 
     def sums(self, x: Difference) -> dict[str, float]:
         """By the names in SUMMED."""
-        return dict(zip(SUMMED, self._arrays[f"{NAME}/sums"][:, self._asked.sums.index(x)], strict=True))
+        return dict(zip(SUMMED, self._sums[0].reshape(len(SUMMED), -1)[:, self._asked.sums.index(x)], strict=True))
 
     def exponential(self, x: Difference) -> float:
         """The sum of exp(x)."""
-        return float(self._arrays[f"{NAME}/exponentials"][self._asked.exponentials.index(x)])
+        return float(self._sums[1][self._asked.exponentials.index(x)])
 
     def above(self, x: Difference, limit: float) -> int:
         """How many tokens are above a limit."""
-        return int(self._arrays[f"{NAME}/above"][self._asked.above.index((x, limit))])
+        return int(self._sums[2][self._asked.above.index((x, limit))])
 
     def product(self, x: Difference, y: Difference) -> float:
         """The sum of x y."""
         first, second = map(self._asked.products.index, (x, y))
         return float(self._arrays[f"{NAME}/products"][first, second])
+
+    @cached_property
+    def _sums(self) -> Sequence[Array]:
+        """Those of SUMMED, of exponentials, and the numbers above limits."""
+        summed, exponentials = len(SUMMED) * len(self._asked.sums), len(self._asked.exponentials)
+        return np.split(self._arrays[f"{NAME}/terms"], [summed, summed + exponentials])

@@ -40,7 +40,7 @@ def _under(prefix: str, arrays: Mapping[str, _Part]) -> dict[str, _Part]:
 
 
 def _histograms(view: BlockView) -> dict[str, Tally]:
-    """[1, G, signs x bins] of tokens, and of the two quantities of sequences [1, 2 G, signs x bins].
+    """[1, G, signs x bins] of tokens, and of the two quantities of sequences [1, 2, G, signs x bins].
 
     One sign, which is unknown, without advantages.
     """
@@ -49,16 +49,15 @@ def _histograms(view: BlockView) -> dict[str, Tally]:
     if advantages is not None and signs is not None:
         tokens = torch.add(tokens, advantages.token_groups, alpha=BINS)
         sequences = torch.add(sequences, signs, alpha=BINS)
-    filled = None if view.filled is None else view.filled.repeat(2, 1)
     return {
         "tokens": Tally(tokens, number * BINS, (view.valid,)),
-        "sequences": Tally(sequences.flatten(0, 1), number * BINS, (filled,)),
+        "sequences": Tally(sequences, number * BINS, (view.filled,)),
     }
 
 
 def gap_tables(arrays: Mapping[str, Array], batch: DeviceBatch) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of the gaps that were sent, without a valid token as counts of 0; and cross terms if there are."""
-    histograms = np.concatenate([arrays["histograms/tokens"][0], arrays["histograms/sequences"][0]])
+    histograms = np.concatenate([arrays["histograms/tokens"], arrays["histograms/sequences"][0]])
     histograms = histograms.reshape(len(QUANTITIES), len(batch.gaps), -1, BINS)
     for index, gap in enumerate(batch.gaps):
         found = {row.name: arrays[f"gaps/{row.name}"][index] for row in GAP.rows if row.name not in _DERIVED}

@@ -11,18 +11,18 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from offpolicy_monitor.batch import Array, RaggedBatch
-from offpolicy_monitor.core.cells import Division, sums_by
+from offpolicy_monitor.core.cells import Divided
 from offpolicy_monitor.core.gap import chosen
 from offpolicy_monitor.core.routing import RoutingSums, routing_sums
 from offpolicy_monitor.measure.view import BlockView
-from offpolicy_monitor.summary.tables.routing import EXPERTS, tables_of_gap
+from offpolicy_monitor.summary.tables.routing import EXPERTS, PART_KEYS, tables_of_gap
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS
 
-#: What its arrays are named by.
+#: What its array is named by.
 NAME: Final = "routing"
+_LAYERS: Final = "layers"
 
 
 def compared(batch: RaggedBatch) -> dict[str, RoutingSums]:
@@ -43,8 +43,9 @@ def _valid(batch: RaggedBatch, gap: str) -> Array | None:
     return None if valid.all() else valid
 
 
-def sums_of(view: BlockView) -> dict[str, Tensor]:
-    """[gaps, layers + 1, 1 + PART_KEYS]: tokens, and k3, d^2, |d| and sqrt|d| by how many layers of a token differ."""
+def sums_of(view: BlockView) -> dict[str, Divided]:
+    """[gaps x (layers + 1), 1 + PART_KEYS]: tokens, and k3, d^2, |d| and sqrt|d| by how many of a token's layers
+    differ."""
     batch = view.block.batch
     routed = {gap: found for gap, found in view.routed().items() if gap in batch.gaps}
     if not routed:
@@ -54,15 +55,16 @@ def sums_of(view: BlockView) -> dict[str, Tensor]:
     changed = np.array([found.changed_layers[view.block.token_range] for found in routed.values()], np.int32)
     size = max(len(found.missing) for found in routed.values()) + 1
     cells = torch.from_numpy(changed + size * np.arange(len(gaps), dtype=np.int32)[:, None])
-    divided = Division(cells.flatten().to(batch.device, non_blocking=True), size * len(gaps))
-    [sums] = sums_by([divided], [chosen(values, gaps).flatten() for values in summed])
-    return {NAME: sums.view(len(gaps), size, -1)}
+    division = cells.flatten().to(batch.device, non_blocking=True), size * len(gaps)
+    return {NAME: Divided({_LAYERS: division}, [chosen(values, gaps).flatten() for values in summed])}
 
 
 def tables_of(arrays: Mapping[str, Array], view: BlockView) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The tables of the gaps whose experts were compared."""
-    batch, found = view.block.batch, iter(arrays.get(NAME, ()))
-    for gap, routed in view.routed().items():
+    batch, compared = view.block.batch, view.routed()
+    number = sum(gap in batch.gaps for gap in compared)
+    found = iter(arrays[f"{NAME}/{_LAYERS}"].reshape(number, -1, 1 + len(PART_KEYS)) if number else ())
+    for gap, routed in compared.items():
         sent = gap in batch.gaps
         tokens = int(arrays["gaps/tokens"][batch.gaps.index(gap)]) if sent else batch.source.tokens
         by_layers = np.bincount(routed.changed_layers, minlength=len(routed.missing) + 1)

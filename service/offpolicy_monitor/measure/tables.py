@@ -25,7 +25,8 @@ Named = Iterator[tuple[str, Mapping[str, Any]]]
 class Maker(NamedTuple):
     """What makes the tables of a kind.
 
-    sums     of a block: arrays that add up over blocks, or tallies, by names of their own; None where nothing is summed
+    sums     of a block, by names of their own: arrays that add up over blocks, or what is added up by cells; None where
+             nothing is summed
     terms    of a block: arrays whose last dimension is its sequences, over which they add up, by names of their own
     tables   of what they came to, and any view of the batch
     sent     arrays of which one must have been sent; empty for any batch

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.batch import Array
-from offpolicy_monitor.core.cells import Tally, tallies
+from offpolicy_monitor.core.cells import Divided, Part, sums_by_cell
 
 _MERGE: Final[Mapping[str, Callable[[Tensor, Tensor], Tensor]]] = {
     "sum": torch.add,
@@ -17,21 +17,21 @@ _MERGE: Final[Mapping[str, Callable[[Tensor, Tensor], Tensor]]] = {
 }
 
 
-#: Arrays by name, of any dtype, or what they are to be counted from.
-Counted = Mapping[str, Tensor | Tally]
+#: Arrays by name, of any dtype, or what is to be added up by cells for them.
+Counted = Mapping[str, Tensor | Part]
 
 
 class Sums(NamedTuple):
     """Arrays of a block by name, of any dtype.
 
-    sum    [...] each, or tallies, which are counted together: add up over blocks
+    sum    [...] each, or parts, which are added up by cells together: add up over blocks
     terms  [..., N] each, of the block's N sequences: add up over these, then over blocks
     min    [...] each: the least is kept
     max    [...] each: the largest is kept
     each   [..., N] each: kept of each sequence
     """
 
-    sum: Mapping[str, Tensor | Tally] = {}
+    sum: Mapping[str, Tensor | Part] = {}
     terms: Mapping[str, Tensor] = {}
     min: Mapping[str, Tensor] = {}
     max: Mapping[str, Tensor] = {}
@@ -77,10 +77,16 @@ class Totals:
 
 
 def _counted(sums: Counted) -> dict[str, Tensor]:
-    """Arrays, and what tallies come to in their stead."""
-    parts = {name: part for name, part in sums.items() if isinstance(part, Tally)}
-    arrays = {name: array for name, array in sums.items() if not isinstance(array, Tally)}
-    return arrays | dict(zip(parts, tallies(*parts.values()), strict=True)) if parts else arrays
+    """Arrays, and in their stead what parts come to; each division of one as an array, `<name>/<division>`."""
+    parts = {name: part for name, part in sums.items() if not isinstance(part, Tensor)}
+    arrays = {name: array for name, array in sums.items() if isinstance(array, Tensor)}
+    for (name, part), found in zip(parts.items(), sums_by_cell(*parts.values()) if parts else (), strict=True):
+        if isinstance(part, Divided):
+            names = [f"{name}/{division}" for division in part.divisions]
+            arrays |= zip(names, torch.split(found, part.sizes), strict=True)
+        else:
+            arrays[name] = found
+    return arrays
 
 
 def _added(terms: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ from offpolicy_monitor.core.device import constant
 from offpolicy_monitor.core.gap import Gaps
 from offpolicy_monitor.core.routing import RoutingSums
 from offpolicy_monitor.core.scores import Score, token_scores
-from offpolicy_monitor.measure.bins import histogram_bins
+from offpolicy_monitor.measure.bins import bins_of
 from offpolicy_monitor.measure.blocks import Block
 from offpolicy_monitor.measure.decide import Decider
 from offpolicy_monitor.measure.differences import Differences
@@ -112,14 +112,28 @@ class BlockView:
         """[2, G, N] int32: the same of their mean L and their sum D over a sequence."""
         return self._bins[1]
 
+    @property
+    def mass_bins(self) -> Tensor:
+        """[G, T] int32: the bins of |A r|; there are none without advantages."""
+        return self._bins[2]
+
     @cached_property
-    def _bins(self) -> tuple[Tensor, Tensor]:
+    def mass(self) -> Tensor:
+        """[G, T] float64: |A r|, a ratio being as large as exp(80)."""
+        return self.own(self.gaps.mass) * self.own(self.gaps.columns.ratio)
+
+    @cached_property
+    def _bins(self) -> tuple[Tensor, Tensor, Tensor]:
         mean, product = self.own(self.gaps.means.log_ratio), self.own(self.gaps.sums.log_ratio)
         scores = [*self.own(self.gaps.columns.log_ratio), *token_scores(self.gaps, self.binned)]
-        bins = histogram_bins(*scores, *mean, *product)
+        bins, of_masses = bins_of([*scores, *mean, *product], [] if self.gaps.advantages is None else [*self.mass])
         sizes = [len(scores) * self.gaps.segments.tokens, mean.numel() + product.numel()]
         of_tokens, of_sequences = torch.split(bins, sizes)
-        return of_tokens.view(len(scores), -1), of_sequences.view(2, self.number, -1)
+        return (
+            of_tokens.view(len(scores), -1),
+            of_sequences.view(2, self.number, -1),
+            of_masses.view(-1, self.gaps.segments.tokens),
+        )
 
     @cached_property
     def sequence_signs(self) -> Tensor | None:

@@ -85,7 +85,7 @@ def _of_tokens(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> Tall
 
 def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> dict[str, Tally]:
     """[1, scores, signs x bins]: sequences. Of the first scores, which have tokens and |A| too, sequences also
-    [1, those, signs x lengths x bins], and tokens, and |A| with advantages, [1 or 2, those, signs x bins].
+    [1, those, signs x lengths x bins], and tokens, and |A| with advantages, [1, those, 1 or 2, signs x bins].
     """
     gaps, number = [score.gap for score in scores], cells.SEQUENCE_BINS.number
     values = torch.stack(sequence_scores(view.gaps, [score.wanted for score in scores]))
@@ -101,7 +101,7 @@ def _of_sequences(view: BlockView, units: "_Units", scores: Sequence[Kept]) -> d
     lengths = Tally(by_length, math.prod(groups), (filled,))
     indices = torch.add(bins[:, None, :], units.parts, alpha=number).flatten(1)
     weights = chosen(units.part_weights, gaps).flatten(2)
-    both = Tally(indices, _SIGNS * number, weights.unbind(1))
+    both = Tally(indices[:, None].expand_as(weights), _SIGNS * number, (weights,))
     return {"whatif/sequences": of_sequences, "whatif/lengths": lengths, "whatif/weights": both}
 
 
@@ -183,7 +183,7 @@ def _measured_of_sequences(arrays: Mapping[str, Array]) -> Mapping[str, Array]:
     """The same of sequences, whose measures are counted one by one."""
     sequences, lengths, weights = (arrays[f"whatif/{name}"] for name in ("sequences", "lengths", "weights"))
     return {
-        **_weighed(weights.reshape(*weights.shape[:2], _SIGNS, -1)),
+        **_weighed(weights[0].swapaxes(0, 1).reshape(*weights.shape[2:0:-1], _SIGNS, -1)),
         "sequences": sequences.reshape(sequences.shape[1], _SIGNS, -1),
         "lengths": lengths.reshape(lengths.shape[1], _SIGNS, cells.LENGTHS, -1),
     }

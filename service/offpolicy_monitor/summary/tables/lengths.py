@@ -161,9 +161,9 @@ def sums_of(view: "BlockView") -> "dict[str, Tally]":
     gaps, counts = view.number, view.own(view.gaps.counts)
     weights, gap_indices = [view.own(view.gaps.filled), counts], [*range(gaps), *range(gaps)]
     if view.dropped is not None:
-        of_tokens = view.decided.tokens
-        number = 0 if of_tokens is None else len(of_tokens.drops)
-        weights += [view.dropped[0, :number], view.dropped[0, number:] > 0]
+        of_tokens, whole = view.decided
+        weights.append(view.dropped[0, : 0 if of_tokens is None else len(of_tokens.drops)])
+        weights += [] if whole is None else [whole.dropped]
         gap_indices += [placed.gap for placed in view.decided.drops]
     return {"lengths": Tally(chosen(view.length_bins, gap_indices), BINS, (torch.cat(weights),))}
 
