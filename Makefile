@@ -53,7 +53,7 @@ test: $(VENV)/.installed-dev ## lint and all tests (ARGS="-k name" chooses some)
 lint: $(VENV)/.installed-dev ## formatting, ruff, types, import contracts, Dockerfile, licences
 	@$(BIN)/ruff check --quiet $(SOURCES)
 	@$(BIN)/ruff format --check --quiet $(SOURCES)
-	@$(BIN)/mypy
+	@$(BIN)/pyrefly check --summary=none
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/hadolint Dockerfile
 	@$(BIN)/python -m scripts.licences
@@ -127,7 +127,7 @@ audit: $(AUDIT)/.installed ## look up known vulnerabilities of all locked versio
 	@$(AUDIT)/bin/python scripts/audit.py $(AUDIT)/bin/pip-audit
 
 clean: ## remove everything that make has made, the demo's database included
-	rm -rf $(VENV) $(FRAMEWORKS) $(ENGINES) $(FUZZ) $(AUDIT) $(DEPLOYMENT) .data build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(FRAMEWORKS) $(ENGINES) $(FUZZ) $(AUDIT) $(DEPLOYMENT) .data build dist .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	rm -rf service/*.egg-info
 	find service tests scripts -name __pycache__ -prune -exec rm -rf {} +
 

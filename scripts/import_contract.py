@@ -45,10 +45,10 @@ class OnlyContract(Contract):
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
         """Collect every import of the source's modules that leads anywhere else."""
-        sources = set(map(str, self.source))  # type: ignore[call-overload]
-        permitted = {*sources, *sys.stdlib_module_names, *map(str, self.allowed)}  # type: ignore[call-overload]
-        apart = set(map(str, self.apart or ()))  # type: ignore[arg-type]
-        called = set(map(str, self.in_functions or ()))  # type: ignore[arg-type]
+        sources = set(map(str, self.source))  # pyrefly: ignore[bad-argument-type]
+        permitted = {*sources, *sys.stdlib_module_names, *map(str, self.allowed)}  # pyrefly: ignore[bad-argument-type]
+        apart = set(map(str, self.apart or ()))  # pyrefly: ignore[bad-argument-type]
+        called = set(map(str, self.in_functions or ()))  # pyrefly: ignore[bad-argument-type]
         modules = sources.union(*map(graph.find_descendants, sources)) - apart
         breaches = [
             (module, imported)

@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT / ".data"
@@ -61,9 +62,9 @@ def run(url: str, demo_arguments: list[str], children: list[Child]) -> int:
     return 1
 
 
-def start(arguments: list[str], children: list[Child], **streams: object) -> Child:
+def start(arguments: list[str], children: list[Child], **streams: Any) -> Child:
     """Start one of our commands in a session of its own."""
-    child: Child = subprocess.Popen([COMMAND, *arguments], start_new_session=True, **streams)  # type: ignore[call-overload]
+    child: Child = subprocess.Popen([COMMAND, *arguments], start_new_session=True, **streams)
     children.append(child)
     return child
 

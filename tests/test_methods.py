@@ -78,7 +78,7 @@ GOOD_ROW = {"method": "opsm", "delta": 0.1}
 
 def refused_field(row: object, before: int = 0) -> str:
     with pytest.raises(Refusal) as caught:
-        parse_rows([*[GOOD_ROW] * before, row])  # type: ignore[list-item]
+        parse_rows([*[GOOD_ROW] * before, row])  # pyrefly: ignore[bad-argument-type]
     assert caught.value.status == 422
     (error,) = caught.value.errors
     assert error.field in caught.value.detail

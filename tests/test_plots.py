@@ -29,7 +29,7 @@ def test_an_axis_goes_from_power_to_power_around_its_values() -> None:
     [(1e7, SIZES, "10 M"), (1e3, SIZES, "1 k"), (10, SIZES, "10"), (1e-4, SECONDS, "100 µs"), (1e-3, SECONDS, "1 ms")],
 )
 def test_a_tick_is_said_in_the_largest_unit_that_it_has_one_of(value: float, units: object, text: str) -> None:
-    assert said(value, units) == text  # type: ignore[arg-type]
+    assert said(value, units) == text  # pyrefly: ignore[bad-argument-type]
 
 
 def test_a_curve_is_the_rows_of_what_it_is_called_in_seconds() -> None:

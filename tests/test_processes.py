@@ -81,8 +81,8 @@ def written(folder: Path, **files: str) -> Path:
 def outcomes(file: Path) -> set[tuple[str | None, ...]]:
     """What a JUnit file has of each test, nothing where it passed, and of what was torn down after it."""
     cases = list(ElementTree.parse(file).iter("testcase"))
-    said = {(case.get("name"), of.tag, of.get("message"), of.text) for case in cases for of in case}
-    return said | {(case.get("name"),) for case in cases}
+    found: set[tuple[str | None, ...]] = {(case.get("name"),) for case in cases}
+    return found | {(case.get("name"), of.tag, of.get("message"), of.text) for case in cases for of in case}
 
 
 def test_what_is_said_is_what_one_process_says(tmp_path: Path) -> None:

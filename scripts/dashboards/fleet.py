@@ -1,8 +1,11 @@
 """The fleet: every run at a glance, the worst first. One series or one row per run."""
 
-from offpolicy_monitor.alerts import RULES
+from typing import Any, Final
 
-from scripts.dashboards.model import RUN, Board, Line, Query, Question, Section, active, of_run, off_by
+from offpolicy_monitor.alerts import RULES
+from offpolicy_monitor.alerts.rule import Severity
+
+from scripts.dashboards.model import RUN, Board, Colour, Line, Query, Question, Section, active, of_run, off_by
 
 PROFILE = "dense_bf16"
 #: Rules whose figure alone is critical from a higher level on: below it they are critical only with growth.
@@ -12,20 +15,20 @@ CRITICAL_ALONE = {rule.name: alone for rule in RULES if (alone := rule.critical_
 def default_lines(alert: str) -> tuple[Line, ...]:
     """A rule's thresholds under the default profile, from the lowest on; red is where the figure alone is critical."""
     rule = next(rule for rule in RULES if rule.name == alert)
-    severities: tuple[tuple[str, str], ...] = (("warning", "orange"), ("critical", "red"))
-    found = {colour: rule.threshold(severity, PROFILE) for severity, colour in severities}  # type: ignore[arg-type]
+    severities: Final[tuple[tuple[Severity, Colour], ...]] = (("warning", "orange"), ("critical", "red"))
+    found: dict[Colour, float | None] = {colour: rule.threshold(severity, PROFILE) for severity, colour in severities}
     found["red"] = CRITICAL_ALONE.get(alert, found["red"])
     lines = sorted((value, colour) for colour, value in found.items() if value is not None)
-    return tuple(Line(value, colour) for value, colour in lines)  # type: ignore[arg-type]
+    return tuple(Line(value, colour) for value, colour in lines)
 
 
-def compared(id: int, title: str, description: str, expression: str, alert: str, **more: object) -> Question:
+def compared(id: int, title: str, description: str, expression: str, alert: str, **more: Any) -> Question:
     """Runs compared on one figure, with the default thresholds of the rule that watches it."""
     note = f" Lines: {alert} under the profile {PROFILE}; a run's own thresholds are on its dashboard."
     if alert in CRITICAL_ALONE:
         note += f" Below {CRITICAL_ALONE[alert]:g} it is critical only with growth."
     query = (Query(expression, "{{run}}"),)
-    return Question(id, title, description + note, query, alert=alert, lines=default_lines(alert), **more)  # type: ignore[arg-type]
+    return Question(id, title, description + note, query, alert=alert, lines=default_lines(alert), **more)
 
 
 SILENT = (

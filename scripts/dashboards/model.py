@@ -9,6 +9,7 @@ from typing import Literal
 
 Kind = Literal["timeseries", "stat", "table", "bargauge", "heatmap", "statetimeline"]
 Repeat = Literal["", "run"]
+Colour = Literal["orange", "red", "green"]
 # What every query of the service, and every query of a run's figures, is narrowed to.
 JOB = 'job=~"$job"'
 RUN = 'job=~"$job",run=~"$run"'
@@ -28,7 +29,7 @@ class Line:
     """A fixed threshold, drawn where no alert rule gives one, or where runs of several profiles share a panel."""
 
     value: float
-    colour: Literal["orange", "red", "green"]
+    colour: Colour
 
 
 @dataclass(frozen=True)

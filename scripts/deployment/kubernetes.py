@@ -16,9 +16,10 @@ VERSIONS: Final = ("1.28", "1.31", "1.34", "1.37")
 def rendered() -> str:
     """The manifests as kubectl renders them, or where it is not installed as they are written."""
     if kubectl := shutil.which("kubectl"):
-        return subprocess.run([kubectl, "kustomize", FOLDER], check=True, capture_output=True, text=True).stdout
+        made = subprocess.run([kubectl, "kustomize", FOLDER], check=True, capture_output=True, text=True)
+        return str(made.stdout)
     print("kubectl is not installed: the manifests are checked as they are written")
-    names = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["resources"]
+    names: list[str] = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())["resources"]
     return "\n---\n".join((FOLDER / name).read_text() for name in names)
 
 

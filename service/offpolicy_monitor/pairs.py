@@ -48,7 +48,7 @@ class Pairs(Generic[T]):
     def slope_error(self) -> T:
         """The standard error of the slope, from what the line leaves; for three pairs and more."""
         left = abs(self.yy - self.xy * self.slope) + LEAST_LEFT * self.yy
-        return _root(left / (self.count - 2) / self.xx)
+        return _root(cast(T, left / (self.count - 2) / self.xx))
 
     @property
     def chance_error(self) -> T:

@@ -38,7 +38,7 @@ class Metric:
 @cache
 def rows() -> Sequence[tuple[str, str, str, str]]:
     """The table as it is shown: framework, its metric, ours, whether they are the same."""
-    text = files(__package__).joinpath("peers.csv").read_text(encoding="utf-8")
+    text = files(__spec__.parent).joinpath("peers.csv").read_text(encoding="utf-8")
     return [(peer, theirs, ours, same) for peer, theirs, ours, same in list(csv.reader(text.splitlines()))[1:]]
 
 

@@ -64,6 +64,6 @@ def test_a_breach_is_what_a_walk_finds(values: list[float], limit: Limit, data: 
 @pytest.mark.parametrize("most", [1, 5])
 def test_of_a_long_breach_no_more_steps_are_measured_than_are_asked_for(most: int) -> None:
     measured = list[int]()
-    rule = replace(RULE, compared=lambda history, terms, index: measured.append(index) or 1.0)  # type: ignore[func-returns-value]
+    rule = replace(RULE, compared=lambda history, terms, index: measured.append(index) or 1.0)
     assert breach(rule, Limit("warning", 0.5, 5), History(range(100), {}), Terms(), 99, most)[0] == most
     assert sorted(measured) == [*range(100 - most, 100)]

@@ -112,7 +112,7 @@ def test_the_worst_value_of_a_rule_that_breaches_below_is_the_least_and_that_of_
     rows = [(step, {path: limit - 0.01 * depth}) for step, depth in enumerate((-5, 1, 9, 2, 3, 4, 5))]
     states = {state.severity: state for state in evaluate([rule], History.of(rows, [path]), Terms())}
     expected = min(rule.compared(History.of(rows, [path]), Terms(), index) for index in range(len(rows)))
-    assert states[severity].peak == expected < states[severity].value  # type: ignore[operator]
+    assert states[severity].peak == expected < states[severity].value  # pyrefly: ignore[unsupported-operation]
 
 
 def test_a_breach_that_an_older_release_made_active_does_not_say_at_which_step() -> None:

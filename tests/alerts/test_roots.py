@@ -205,7 +205,7 @@ def test_a_silent_run_speaks_for_its_incomplete_step() -> None:
 
 @pytest.mark.parametrize("state", ["pending", "resolved"])
 def test_what_is_not_active_speaks_for_none_and_stays_as_it_is(state: str) -> None:
-    other = replace(active("MismatchKL", "critical", 2), state=state)  # type: ignore[arg-type]
+    other = replace(active("MismatchKL", "critical", 2), state=state)  # pyrefly: ignore[bad-argument-type]
     found = with_roots([other, active("ChiSquare")], 10)
     assert found[0] == other and found[1].inhibited_by is None
 

@@ -118,7 +118,8 @@ def states(name: str, rows: Sequence[dict[str, float]], terms: Terms = TERMS) ->
 
 def state(name: str, rows: Sequence[dict[str, float]], profile: str = "dense_bf16", **terms: Any) -> RuleState:
     """The severity that matters: the worst that is active, else the worst that is pending."""
-    return worst(states(name, rows, Terms(profile, **{"correction": "token", **terms})).values())
+    given: dict[str, Any] = {"correction": "token", **terms}
+    return worst(states(name, rows, Terms(profile, **given)).values())
 
 
 def worst(found: Iterable[RuleState]) -> RuleState:

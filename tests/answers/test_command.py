@@ -191,7 +191,7 @@ def test_every_command_names_the_request_that_went_wrong(
     command: list[str], answer: Said, words: str, capsys: Printed
 ) -> None:
     fake = Fake()
-    fake.answer = lambda asked: answer  # type: ignore[method-assign]
+    fake.answer = lambda asked: answer
     with serving(fake):
         assert main([*command, "--url", fake.url]) == 1
     assert words in capsys.readouterr().err
@@ -224,7 +224,7 @@ def test_methods_are_tried_side_by_side(capsys: Printed) -> None:
 def test_a_service_that_lacks_a_route_is_of_another_release(capsys: Printed) -> None:
     fake = Fake()
     answer = {"type": "urn:offpolicy-monitor:problem:unknown-path", "detail": "there is nothing at this path"}
-    fake.answer = lambda asked: Said(404, answer)  # type: ignore[method-assign]
+    fake.answer = lambda asked: Said(404, answer)
     with serving(fake):
         assert main(["diagnose", "drifting", "--url", fake.url]) == 1
     assert "is of another release than this command: there is nothing at this path" in capsys.readouterr().err
@@ -254,7 +254,7 @@ def test_without_a_service_each_says_what_to_do(command: list[str], capsys: Prin
 )
 def test_a_service_that_cannot_answer_is_status_1(answer: Said, words: str, capsys: Printed) -> None:
     fake = Fake()
-    fake.answer = lambda asked: answer  # type: ignore[method-assign]
+    fake.answer = lambda asked: answer
     with serving(fake):
         assert main(["runs", "--url", fake.url]) == 1
     assert words in capsys.readouterr().err

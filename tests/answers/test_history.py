@@ -80,7 +80,7 @@ def test_text_that_a_service_puts_in_place_of_names_and_numbers_is_left_out(tmp_
         return Said(200, {"series": [{"field": field, "step": steps, "value": values} for field in fields]})
 
     fake = Fake()
-    fake.answer = answer  # type: ignore[method-assign]
+    fake.answer = answer
     with serving(fake):
         text, rows = written(capsys, fake.url, "r1")
     assert rows == [["step", "policy_version", "gaps.mismatch.k3"], [str(len(texts)), "-0.5", "-0.5"]]

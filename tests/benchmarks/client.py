@@ -66,7 +66,7 @@ def _rows(name: str, url: str, steps: int) -> list[Row]:
 
 def _conditions(folder: Path) -> Mapping[str, Callable[[], AbstractContextManager[str]]]:
     @contextmanager
-    def real():  # type: ignore[no-untyped-def]
+    def real():  # pyrefly: ignore[unannotated-return]
         with service(folder, compiled=False) as running:
             running.wait()
             yield running.url

@@ -116,4 +116,4 @@ def event_seconds(work: Callable[[], object], flush: torch.Tensor) -> Callable[[
 
 
 def event() -> torch.cuda.Event:
-    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    return torch.cuda.Event(enable_timing=True)

@@ -29,7 +29,7 @@ def below(prefix: str, port: int) -> Iterator[str]:
             finally:
                 upstream.close()
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_: object) -> None:  # pyrefly: ignore[bad-override]
             """Nothing: what fails is seen in the browser."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:

@@ -226,7 +226,7 @@ class Stage:
 
     def load(self, finish: bool = True, **options: float) -> AbstractContextManager[None]:
         """Clients that post while inside; `finish`: until all that was begun is acknowledged."""
-        return Load(self.port, self.ledger, **{"pause": self._pause, **options}).running(finish)  # type: ignore[arg-type]
+        return Load(self.port, self.ledger, **{"pause": self._pause, **options}).running(finish)  # pyrefly: ignore[bad-argument-type]
 
     def trials(self) -> Iterator[int]:
         """Counts the injections of the fault, and tells of each on stderr."""

@@ -197,7 +197,7 @@ def test_a_worker_that_is_not_replaced_is_found(stage: Stage) -> None:
     one, _ = stage.workers()
     for answering_now, killed, found in ((2, 0, ""), (2, one, "was not replaced"), (1, 0, "was not replaced")):
         said = Said(503, text=f'{{"workers":{{"answering":{answering_now},"of":2}}}}')
-        with answering(lambda _asked, said=said: said, stage.port):  # type: ignore[misc]
+        with answering(lambda _asked, said=said: said, stage.port):
             replaced(stage, killed, within=0.3)
         seen = broken(stage)
         assert found in seen and bool(found) == bool(seen)
@@ -207,7 +207,7 @@ def test_a_leader_that_nobody_follows_is_found(stage: Stage) -> None:
     serves: list[dict[str, object]] = [
         {"event": "a worker serves", "worker": number, "pid": 10 + number} for number in (1, 2)
     ]
-    died = {"event": "a worker died, and is replaced", "worker": 1, "pid": 11, "ended": "by SIGKILL"}
+    died: dict[str, object] = {"event": "a worker died, and is replaced", "worker": 1, "pid": 11, "ended": "by SIGKILL"}
     history: list[tuple[dict[str, object], str]] = [
         (serves[0], "no other"),
         ({"event": "this process leads now", "worker": 1}, "no other"),
@@ -237,7 +237,7 @@ def test_workers_that_outlive_their_supervisor_are_found(stage: Stage) -> None:
 
 def test_a_request_in_flight_that_an_end_cuts_or_refuses_is_found(stage: Stage) -> None:
     for said, found in ((STORED, ""), (Said(500), "answered 500"), (Said(cut=True), "got no answer")):
-        with answering(lambda _asked, said=said: said, stage.port):  # type: ignore[misc]
+        with answering(lambda _asked, said=said: said, stage.port):
             connection, rest = half_sent(stage, KEY)
             answer_of(stage, KEY, connection, rest)
         seen = broken(stage)

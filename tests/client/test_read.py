@@ -43,7 +43,7 @@ def test_nobody_at_an_address_is_said_so_and_is_an_oserror() -> None:
 )
 def test_what_is_no_answer_raises(answer: Said, error: type[Exception]) -> None:
     fake = Fake()
-    fake.answer = lambda asked: answer  # type: ignore[method-assign]
+    fake.answer = lambda asked: answer
     with serving(fake), pytest.raises(error):
         Reader(fake.url).diagnosis("r1", 3)
 
@@ -66,7 +66,7 @@ NAMED = {"detail": "no", "instance": "urn:offpolicy-monitor:request:3f9a01bc-7"}
 )
 def test_what_is_raised_names_the_request_where_the_answer_does(status: int, answer: Said, told: str) -> None:
     fake = Fake()
-    fake.answer = lambda asked: replace(answer, status=status)  # type: ignore[method-assign]
+    fake.answer = lambda asked: replace(answer, status=status)
     with serving(fake), pytest.raises((Refusal, Unavailable)) as raised:
         Reader(fake.url).verdict("r1")
     assert str(raised.value) == raised.value.detail == told.format(status=status)
@@ -93,7 +93,7 @@ def test_every_page_of_runs_is_read() -> None:
         Said(200, {"runs": [{"run": "b"}], "next_cursor": None}),
     ]
     heard: list[str] = []
-    fake.answer = lambda asked: (heard.append(asked.path), pages.pop(0))[1]  # type: ignore[func-returns-value,method-assign]
+    fake.answer = lambda asked: (heard.append(asked.path), pages.pop(0))[1]
     with serving(fake):
         assert [run["run"] for run in Reader(fake.url).all_runs()] == ["a", "b"]
     assert heard == ["/v1/runs?limit=1000", "/v1/runs?limit=1000&cursor=x"]

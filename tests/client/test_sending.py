@@ -173,7 +173,7 @@ def test_a_connection_that_is_closed_just_now_is_given_up_all_the_same() -> None
 
     with ours, theirs:
         connection = Connection("http://127.0.0.1:1", 5.0, None)
-        connection._connection = Closing()  # type: ignore[assignment]
+        connection._connection = Closing()  # pyrefly: ignore[bad-assignment]
         connection.abort()
         assert theirs.recv(1) == b""
 
@@ -301,12 +301,13 @@ def test_a_mistake_in_the_arguments_is_counted_and_nothing_is_sent(caplog: pytes
     with serving(fake):
         monitor = Monitor(fake.url, "r")
         good = batch()
-        for wrong in (
+        mistakes: tuple[dict[str, Any], ...] = (
             {"step": -1}, {"step": 1.5}, {"step": 0, "shard": 2}, {"step": 0, "minibatch": 3, "minibatches": 3},
             {"step": 0, "mask": np.ones(3)}, {"step": 0, "logprob": good["logprobs"]}, {"step": 0, "rewards": [1.0]},
-        ):  # fmt: skip
-            monitor.log(**{**good, **wrong})
-            monitor.log(**{**good, **wrong})
+        )  # fmt: skip
+        for wrong in mistakes:
+            monitor.log(**good | wrong)
+            monitor.log(**good | wrong)
         monitor.close()
     assert counts(dict(monitor.stats)) == (0, 0, 0, 14)
     kinds = {"step": 4, "shard": 2, "minibatch": 2, "rank": 0, "shape": 2, "unknown-array": 2, "sequences": 2}

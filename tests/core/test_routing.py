@@ -93,4 +93,4 @@ def test_shapes_and_dtypes_that_are_no_expert_ids_are_refused() -> None:
     with pytest.raises(ValueError, match="twice"):
         rerouted(a[0], a[0])
     with pytest.raises(TypeError, match="int64"):
-        rerouted(a, a.astype(np.int64))  # type: ignore[arg-type]
+        rerouted(a, a.astype(np.int64))  # pyrefly: ignore[bad-argument-type]

@@ -47,7 +47,7 @@ def test_the_largest_weight_of_a_channel_becomes_127() -> None:
         layer.weight.copy_(torch.tensor([[0.5, -1.27, 0.014], [0.0, 0.0, 0.0]]))
         layer.bias.copy_(torch.tensor([0.25, -1.0]))
     quantised = quantise(layer, 8)
-    assert quantised.weight.dtype == torch.int8  # type: ignore[attr-defined]
-    assert quantised.weight.tolist() == [[50, -127, 1], [0, 0, 0]]  # type: ignore[attr-defined]
+    assert quantised.weight.dtype == torch.int8  # pyrefly: ignore[missing-attribute]
+    assert quantised.weight.tolist() == [[50, -127, 1], [0, 0, 0]]  # pyrefly: ignore[missing-attribute]
     output = quantised(torch.tensor([[1.0, 1.0, 1.0]]))
     torch.testing.assert_close(output, torch.tensor([[0.5 - 1.27 + 0.01 + 0.25, -1.0]]))

@@ -58,7 +58,7 @@ def halves(rollouts: list[Rollout]) -> tuple[float, float]:
     read = torch.cat([r.log_rescored[r.mask] for r in rollouts if r.log_rescored is not None])
     mu, old = (torch.cat([getattr(r, name)[r.mask] for r in rollouts]) for name in ("log_mu", "log_old"))
     assert len(read) == len(mu) > 100
-    return tuple(float(((a - b).double() ** 2).mean()) for a, b in ((read, mu), (old, read)))  # type: ignore[return-value]
+    return tuple(float(((a - b).double() ** 2).mean()) for a, b in ((read, mu), (old, read)))  # pyrefly: ignore[bad-return]
 
 
 def rescored(sampler: Precision, fault: str | None = None) -> tuple[float, float]:

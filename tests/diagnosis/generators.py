@@ -6,7 +6,7 @@ one. Seeded: the same arguments give the same batch.
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -301,7 +301,7 @@ def _case(fault: str, size: float, healthy: Text, form: bool, source: np.random.
     if fault == "stale_weights":
         lags = source.integers(0, 5, sequences) if form else healthy.lags
         replicas = healthy.replicas if form else np.arange(sequences) * REPLICAS // sequences
-        healthy = Text(**{**vars(healthy), "lags": lags, "replicas": replicas})
+        healthy = replace(healthy, lags=lags, replicas=replicas)
     return Case(size, healthy, form, source, step)
 
 

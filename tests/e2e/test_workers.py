@@ -74,7 +74,7 @@ class Workers(Served):
     def client(self, timeout: float = 30.0) -> Client:
         """One more, which is connected."""
         made = Client(self.port, timeout)
-        self.clients.append(made)  # type: ignore[attr-defined]
+        self.clients.append(made)
         made.connection.connect()
         return made
 
@@ -101,7 +101,7 @@ def workers(folder: Path, url: str, number: int, name: str = "service", **settin
         try:
             yield running
         finally:
-            for client in running.clients:  # type: ignore[attr-defined]
+            for client in running.clients:
                 client.connection.close()
 
 

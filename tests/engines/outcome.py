@@ -87,7 +87,8 @@ class Outcome:
     def of(cls, row: Mapping[str, Any]) -> "Outcome":
         """From JSON."""
         alerts, diagnoses = (Told(**told) for told in row["alerts"]), (Named(**named) for named in row["diagnoses"])
-        return cls(**{**row, "alerts": tuple(alerts), "diagnoses": tuple(diagnoses)})
+        told: dict[str, Any] = {**row, "alerts": tuple(alerts), "diagnoses": tuple(diagnoses)}
+        return cls(**told)
 
 
 def told_of(answers: Iterable[Mapping[str, Any]]) -> list[Told]:

@@ -73,7 +73,7 @@ def test_sums_are_those_of_the_values(client: Client) -> None:
     client.post("/v1/runs/r/batches", content=json_bytes(), headers=JSON)
     found = families(client.get("/metrics", headers={"Accept": ACCEPT}).content)
     sums = {
-        family.name: found[family.full_name].samples[("gap", "staleness"), ("run", "r")].sum  # type: ignore[union-attr]
+        family.name: found[family.full_name].samples[("gap", "staleness"), ("run", "r")].sum  # pyrefly: ignore[missing-attribute]
         for family in RUN_HISTOGRAMS
     }
     assert sums == {

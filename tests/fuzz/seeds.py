@@ -124,5 +124,5 @@ def slime() -> Sequence[bytes]:
 def _of(write: object) -> bytes:
     """What is written into a folder."""
     with tempfile.TemporaryDirectory() as folder:
-        path: Path = write(Path(folder))  # type: ignore[operator]
+        path: Path = write(Path(folder))  # pyrefly: ignore[not-callable]
         return path.read_bytes()

@@ -82,7 +82,7 @@ def test_a_value_of_any_shape_is_read_or_refused_in_linear_time(name: str, shape
     seed = target.seeds()[0]
     places = range(len(in_place(seed, "0")))
     for place in {*random.Random(name + shape).sample(places, min(PLACES, len(places))), places[-1]}:
-        assert_linear(target, lambda size, at=place: in_place(seed, VALUES[shape](size))[at])  # type: ignore[misc]
+        assert_linear(target, lambda size, at=place: in_place(seed, VALUES[shape](size))[at])
 
 
 def chained(size: int) -> bytes:

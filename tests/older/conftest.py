@@ -73,7 +73,7 @@ def copy(source: Connection, target: Connection) -> None:
             if isinstance(column.type, JSON):
                 column.type.none_as_null = True
         if rows := source.execute(select(there.tables[table.name])).mappings().all():
-            target.execute(insert(table), [dict(row) for row in rows])
+            target.execute(insert(table), [dict(row.items()) for row in rows])  # pyrefly: ignore[no-matching-overload]
         if "id" in table.columns:
             most = f"(SELECT max(id) FROM {table.name})"
             target.execute(text(f"SELECT setval(pg_get_serial_sequence('{table.name}', 'id'), {most})"))

@@ -51,7 +51,7 @@ def test_what_is_installed_for_the_service_is_accepted_in_little_time() -> None:
     names = sorted(closure(PROJECT, EXTRAS))
     assert list(refused(names, read())) == []
     assert time.process_time() - began < 1.0
-    assert {"psycopg", "torch", "uvicorn"} <= set(names) and "mypy" not in names
+    assert {"psycopg", "torch", "uvicorn"} <= set(names) and "pyrefly" not in names
 
 
 def test_a_licence_that_is_struck_out_names_those_that_are_under_it(tmp_path: Path) -> None:

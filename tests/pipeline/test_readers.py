@@ -34,11 +34,11 @@ def test_who_waits_for_a_thread_that_hangs_is_told_in_time_and_what_has_not_begu
 
     async def scenario() -> list[object]:
         readers = Readers("read", 1, 0.2, whole)
-        tasks = [asyncio.create_task(readers.run(lambda n=n: job(n))) for n in range(3)]  # type: ignore[misc]
+        tasks = [asyncio.create_task(readers.run(lambda n=n: job(n))) for n in range(3)]
         done, _ = await asyncio.wait(tasks[1:] + tasks[:1] * whole, timeout=5.0)
         assert len(done) == 2 + whole
         let.set()
-        found: list[object] = await asyncio.gather(*tasks, return_exceptions=True)
+        found: list[object] = [*await asyncio.gather(*tasks, return_exceptions=True)]
         readers.close()
         return found
 

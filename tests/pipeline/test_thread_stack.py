@@ -44,7 +44,7 @@ def test_one_after_the_other_all_jobs_are_of_the_thread_that_came_last() -> None
         crew.join()
     for number in range(20):
         stack.came()
-        until(lambda number=number: len(crew.taken) == number + 1 and len(stack._threads) == 3)  # type: ignore[misc]
+        until(lambda number=number: len(crew.taken) == number + 1 and len(stack._threads) == 3)
     assert set(crew.taken) == {2}
     stack.end()
 

@@ -50,7 +50,7 @@ class Deployment:
             pairs = [(sample.labels, sample.value) for sample in read]
         values = {labels.get("replica", ""): value for labels, value in pairs}
         assert len(values) == len(pairs) > 0
-        return values  # type: ignore[return-value]
+        return values  # pyrefly: ignore[bad-return]
 
 
 @pytest.fixture

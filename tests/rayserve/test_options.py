@@ -76,7 +76,7 @@ def test_no_request_is_read_ahead_whatever_its_client_says() -> None:
         seen.append(scope)
 
     scope = {"type": "http", "headers": [(b"host", b"h"), (NOT_AHEAD[0], b"?0")]}
-    coroutine = AsAskedFor(answer)(scope, _refused, _refused)  # type: ignore[arg-type]
+    coroutine = AsAskedFor(answer)(scope, _refused, _refused)  # pyrefly: ignore[bad-argument-type]
     with pytest.raises(StopIteration):
         coroutine.send(None)
     assert [one["headers"] for one in seen] == [[(b"host", b"h"), NOT_AHEAD]]

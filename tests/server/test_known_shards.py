@@ -106,10 +106,10 @@ def test_what_was_measured_while_its_rows_changed_is_measured_again(
     assert client.post(URL, content=body(step=1), headers=headers).status_code == 200
 
     def change() -> None:
-        device.meanwhile = lambda: None  # type: ignore[method-assign]
+        device.meanwhile = lambda: None
         store.update_run("r1", methods=[])
 
-    device.meanwhile = change  # type: ignore[method-assign]
+    device.meanwhile = change
     answer = client.post(URL, content=body(step=2), headers=headers)
     assert (answer.status_code, answer.json()["methods"], answer.json()["duplicate"]) == (200, {}, False)
     assert device.measured == 3
@@ -124,6 +124,6 @@ def test_rows_that_never_stand_still_are_a_busy_service(client: Client, device: 
         row = {"name": f"r{next(rows)}", "method": "opsm", "gap": "total", "level": "geometric", "delta": 0.01}
         store.update_run("r1", methods=[row])
 
-    device.meanwhile = change  # type: ignore[method-assign]
+    device.meanwhile = change
     answer = client.post(URL, content=good_frame(step=2), headers=SAFETENSORS)
     assert (answer.status_code, "Retry-After" in answer.headers) == (503, True)

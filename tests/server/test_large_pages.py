@@ -94,7 +94,7 @@ def test_what_is_mostly_empty_is_not_filled_up() -> None:
 def test_it_is_looked_at_again_where_the_process_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes, looks = iter([50, 50, 50, 50 + CHANGED, 50 + CHANGED, 50, 50]), list[int]()
     monkeypatch.setattr(large_pages, "resident", lambda: CHANGED + next(sizes))
-    monkeypatch.setattr(large_pages, "put_on_large_pages", lambda: looks.append(1) or len(looks))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(large_pages, "put_on_large_pages", lambda: looks.append(1) or len(looks))
     large = LargePages()
     assert [large.keep_up() for _ in range(4)] == [1, 0, 2, 3]
 

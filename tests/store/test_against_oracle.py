@@ -187,7 +187,7 @@ class History(RuleBasedStateMachine):
 
 def test_any_history_leaves_what_the_oracle_says(database_url: str) -> None:
     class OnThisDatabase(History):
-        open_store = staticmethod(lambda: Store.open(database_url, lambda: 1000.0))
+        open_store = staticmethod(lambda: Store.open(database_url, lambda: 1000.0))  # pyrefly: ignore[bad-override]
         url = database_url
 
     run_state_machine_as_test(

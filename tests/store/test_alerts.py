@@ -52,7 +52,8 @@ class Script(Judge):
         ]
         states = [{"alert": "Loud", "severity": severity, "breach_steps": 1, "state": "active"} for severity in wanted]
         remain = [*after, *ended, *(row for row in before if row["alert"] != "Loud")]
-        episodes = [Episode(**{name: row[name] for name in FIELDS}) for row in remain]
+        fields: list[dict[str, Any]] = [{name: row[name] for name in FIELDS} for row in remain]
+        episodes = [Episode(**known) for known in fields]
         return states, [vars(one) for one in with_roots(episodes, step)]
 
     def timing(

@@ -53,7 +53,7 @@ def test_the_first_leads_until_it_ends_and_then_the_second_does(postgres_url: st
         wait_for(lambda: changes == [True])
 
 
-def test_leaders_of_two_databases_are_two(postgres_database) -> None:  # type: ignore[no-untyped-def]
+def test_leaders_of_two_databases_are_two(postgres_database) -> None:  # pyrefly: ignore[implicit-any-parameter]
     with standing(postgres_database()) as one, standing(postgres_database()) as other:
         assert one.leads() and other.leads()
 

@@ -396,4 +396,4 @@ def test_a_connection_that_is_used_while_the_others_are_closed_is_closed_when_it
         used = connection.connection.dbapi_connection
         database.close()
     with pytest.raises(Exception, match="closed"):
-        used.execute("SELECT 1")  # type: ignore[union-attr]
+        used.execute("SELECT 1")  # pyrefly: ignore[missing-attribute]

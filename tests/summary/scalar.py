@@ -114,7 +114,7 @@ def _gap(arrays: Arrays, path: str) -> dict[str, Any]:
         return {"tokens": 0, "sequences": 0, "clamped_tokens": 0, "sequence": {}}
     ends = sums["log_ratio_min"], sums["log_ratio_max"]
     of_sequences = sums["log_geometric_min"], sums["log_geometric_max"]
-    found = {
+    found: dict[str, Any] = {
         "tokens": int(sums["tokens"]),
         "sequences": int(sums["sequences"]),
         **_token_means(sums),

@@ -30,7 +30,7 @@ DISTRIBUTIONS: dict[str, Callable[[RNG, int], NDArray[np.float64]]] = {
     "tiny": lambda r, n: r.normal(0, 1e-7, n),
     "large": lambda r, n: r.uniform(-255, 255, n),
     "few values": lambda r, n: r.choice([-1.0, -0.5, 0.25, 2.0], n),
-    "powers of two": lambda r, n: 2.0 ** r.integers(-20, 8, n) * r.choice([-1, 1], n),
+    "powers of two": lambda r, n: 2.0 ** r.integers(-20, 8, n) * r.choice([-1, 1], n),  # pyrefly: ignore[bad-assignment]
     "bfloat16 steps": lambda r, n: np.round(r.normal(0, 3, n) * 64) / 64,
 }
 

@@ -173,7 +173,7 @@ def batch(sequences: int, ids: bool) -> RaggedBatch:
     source = np.random.default_rng(3)
     lengths = source.integers(1000, 3000, sequences)
     sampling = -source.standard_exponential(int(lengths.sum()), np.float32)
-    columns = {"sampling_logprobs": sampling}
+    columns: dict[str, Any] = {"sampling_logprobs": sampling}
     for name, spread in (("old_logprobs", 0.01), ("logprobs", 0.06)):
         columns[name] = sampling + np.float32(spread) * source.standard_normal(len(sampling), np.float32)
     names = tuple(f"prompt-{index // 8}-{index % 8}" for index in range(sequences)) if ids else None

@@ -153,7 +153,7 @@ class Connection:
                 connection.connect()
             except OSError as error:
                 raise _explained(error) from error
-        connection.sock.settimeout(patience)
+        connection.sock.settimeout(patience)  # pyrefly: ignore[missing-attribute]
         if self._aborted:
             raise ConnectionAbortedError("given up")
 

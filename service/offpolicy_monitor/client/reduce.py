@@ -84,7 +84,7 @@ def _sent(name: str, value: Any, patterns: bool) -> SentArray:
 
 def _flat(row: ArrayRow, value: Any) -> tuple[Array, str, Array | None]:
     """The entries one after the other, the dtype's name, and the widths of rows, None where there are none."""
-    if isinstance(value, list | tuple) and value and _rank(value[0]) > row.inner_rank:
+    if isinstance(value, (list, tuple)) and value and _rank(value[0]) > row.inner_rank:
         rows = [_host(part) for part in value]
         widths = np.array([len(array) for array, _ in rows], np.int64)
         return np.concatenate([array for array, _ in rows]), rows[0][1], widths
@@ -114,7 +114,7 @@ def _host(value: Any) -> tuple[Array, str]:
 def device_of(arrays: Mapping[str, Any]) -> str:
     """Where to compute: the GPU of the first tensor that is on one, else the CPU."""
     for value in arrays.values():
-        first = value[0] if isinstance(value, list | tuple) and value else value
+        first = value[0] if isinstance(value, (list, tuple)) and value else value
         if getattr(first, "is_cuda", False):
             return str(first.device)
     return "cpu"

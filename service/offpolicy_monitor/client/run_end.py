@@ -35,7 +35,7 @@ def watch() -> None:
         _status = status
         leave(status)
 
-    watched.watched_by = __name__  # type: ignore[attr-defined]
+    setattr(watched, "watched_by", __name__)  # noqa: B010  a function has no such attribute by its type
     sys.exit = watched
 
 

@@ -91,10 +91,10 @@ def make_envelope(
     return envelope
 
 
-def _integer(name: str, value: object) -> int:
+def _integer(name: str, value: Any) -> int:
     """A Python int of anything that is one: numpy's and torch's too."""
     try:
-        number = operator.index(value)  # type: ignore[arg-type]
+        number = operator.index(value)
     except TypeError as error:
         raise Mistake(name, f"{name} must be an integer, not {type(value).__name__}") from error
     least = LEAST[name]

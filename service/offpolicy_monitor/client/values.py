@@ -81,9 +81,9 @@ def _rows(value: Any) -> Sequence[object] | None:
     """The rows of a list or tuple of rows, or of a nested tensor; None for one array."""
     if is_tensor(value):
         return list(value.unbind()) if value.is_nested else None
-    if isinstance(value, list | tuple) and any(not np.isscalar(row) and np.ndim(_shaped(row)) > 0 for row in value[:1]):
-        return value
-    return None
+    if not isinstance(value, (list, tuple)):
+        return None
+    return value if any(not np.isscalar(row) and np.ndim(_shaped(row)) > 0 for row in value[:1]) else None
 
 
 def _shaped(row: Any) -> Any:

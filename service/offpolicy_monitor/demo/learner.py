@@ -56,7 +56,7 @@ class Learner:
         log_pi, entropy = recompute(self.config.fault, self.policy, rollout.tokens, rollout.starts)
         loss = self.objective.loss(log_pi, rollout.log_old, rollout.advantages, entropy, rollout.mask)
         self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.config.gradient_norm)
         if torch.isfinite(norm):
             self.optimizer.param_groups[0]["lr"] = self.learning_rate(step)

@@ -39,13 +39,15 @@ class Block(nn.Module):
     def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
         """Add attention and perceptron: x [B, L, width]; hidden [B, 1, L, L] bool: keys that a query must not see."""
         x = x + self.attend(self.norm1(x), hidden)
-        return x + self.down(F.gelu(self.up(self.norm2(x))))  # type: ignore[no-any-return]
+        added: Tensor = self.down(F.gelu(self.up(self.norm2(x))))
+        return x + added
 
     def attend(self, x: Tensor, hidden: Tensor) -> Tensor:
         """Masked softmax attention by plain products, which has one kernel with and without gradients."""
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         scores = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).masked_fill(hidden, -torch.inf)
-        return self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        out: Tensor = self.out((scores.softmax(-1) @ v).transpose(1, 2).flatten(2))
+        return out
 
 
 class Policy(nn.Module):
@@ -87,13 +89,14 @@ class Policy(nn.Module):
         hidden = (hidden & (column != column[:, None]))[:, None]
         for block in self.blocks:
             x = block(x, hidden)
-        return self.head(self.norm(x))  # type: ignore[no-any-return]
+        logits: Tensor = self.head(self.norm(x))
+        return logits
 
 
 def answer_distribution(policy: Policy, tokens: Tensor, starts: Tensor) -> Tensor:
     """Log-probs [B, A, V] float32 (nats) of every token at every answer column, each given the columns before it."""
-    logits = policy(tokens, starts)
-    return logits[:, policy.shape.prompt - 1 : -1].log_softmax(-1)  # type: ignore[no-any-return]
+    logits: Tensor = policy(tokens, starts)
+    return logits[:, policy.shape.prompt - 1 : -1].log_softmax(-1)
 
 
 def answer_log_probs(

@@ -72,5 +72,5 @@ def line(around: tuple[str, str], run: str, value: float) -> str:
     if -PLAIN_BELOW < value < PLAIN_BELOW:
         return f"{around[0]}{run}{around[1]}{float(value)!r}\n"
     # As Go writes it; NaN and infinities come here too.
-    number: str = floatToGoString(value)  # type: ignore[no-untyped-call]
+    number: str = floatToGoString(value)
     return f"{around[0]}{run}{around[1]}{number}\n"

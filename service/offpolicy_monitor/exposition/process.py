@@ -34,7 +34,7 @@ class ProcessMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         # Otherwise each counter brings a second family, `_created`, which no dashboard needs and promtool dislikes.
-        disable_created_metrics()  # type: ignore[no-untyped-call]
+        disable_created_metrics()
         self._metrics: dict[str, Any] = {family.name: _MAKERS[family.type](family, registry) for family in PROCESS}
         self._children: dict[tuple[str, ...], Any] = {}
         for stage in ("decode", "measure", "store"):

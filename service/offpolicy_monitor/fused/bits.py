@@ -21,7 +21,7 @@ STRIDE: Final = 64
 
 _INLINE: Final[dict[str, Any]] = {"error_model": "numpy", "_nrt": False, "forceinline": True}
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
-_PAIR: Final[Any] = types.Tuple((types.float32, types.float32))  # type: ignore[no-untyped-call]
+_PAIR: Final[Any] = types.Tuple((types.float32, types.float32))
 _MANTISSA = 23
 _ONE = 0x3F800000  # the pattern of 1.0
 _ROOT_HALF = 0x3F3504F3  # of sqrt(1/2)

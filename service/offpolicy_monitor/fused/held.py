@@ -24,11 +24,11 @@ class Held(structref.StructRefProxy):
 
 _FIELDS = ["plan", "tokens", "sequences", "ahead", "block", "result"]
 # Not define_proxy: it makes Held callable from Python by code of its own, which is compiled in every process anew.
-structref.define_constructor(Held, HeldType, _FIELDS)  # type: ignore[no-untyped-call]
-structref.define_boxing(HeldType, Held)  # type: ignore[no-untyped-call]
+structref.define_constructor(Held, HeldType, _FIELDS)
+structref.define_boxing(HeldType, Held)
 
 
 @njit(**PASS)
 def hold(plan: Any, tokens: Any, sequences: Any, ahead: Any, block: Any, result: Any) -> Any:
     """The Held of these."""
-    return Held(plan, tokens, sequences, ahead, block, result)  # type: ignore[no-untyped-call]
+    return Held(plan, tokens, sequences, ahead, block, result)

@@ -46,7 +46,8 @@ class Decisions:
         positions = int(batch.lengths.sum())
         self._keep_sequences = np.zeros(batch.sequences, np.uint8)
         self._keep = np.zeros(positions, np.uint8) if by_token else None
-        self._weights = np.zeros(positions, np.float32) if by_token and row.weight is not None else None
+        weighed = by_token and row.weight is not None
+        self._weights: Array | None = np.zeros(positions, np.float32) if weighed else None
 
     @property
     def by_token(self) -> bool:

@@ -38,7 +38,7 @@ def answers(run: str, get: Get) -> dict[str, dict[str, Any]]:
     series = call_of_series(run, about)
     paths = [f"{base}/verdict", series, f"v1/alerts?{listed}", f"{base}/rules", f"{base}/diagnosis", "v1/figures"]
     found = {base: about, **_answered(paths, get)}
-    looked_at = {_newest(found[series]), found[f"{base}/verdict"]["since_step"]} - {None}
+    looked_at = {step for step in (_newest(found[series]), found[f"{base}/verdict"]["since_step"]) if step is not None}
     return {**found, **_answered([f"{base}/worst?from={step}&to={step}&limit=1" for step in sorted(looked_at)], get)}
 
 

@@ -97,7 +97,7 @@ class Server(uvicorn.Server):
             await super().startup([same for one in sockets for same in taking_many(one)])
         else:
             handshakes = Handshakes(self._certificate.context, self.protocol)
-            self.servers = [Accepting(sockets[0], self.config.backlog, handshakes)]  # type: ignore[list-item]
+            self.servers = [Accepting(sockets[0], self.config.backlog, handshakes)]  # pyrefly: ignore[bad-assignment]
             self.started = True
 
     def say_where(self, device: str) -> None:
@@ -106,7 +106,7 @@ class Server(uvicorn.Server):
 
     def protocol(self) -> asyncio.Protocol:
         """What uvicorn makes for a connection."""
-        return self.config.http_protocol_class(config=self.config, server_state=self.server_state, app_state={})  # type: ignore[call-arg]
+        return self.config.http_protocol_class(config=self.config, server_state=self.server_state, app_state={})  # pyrefly: ignore[unexpected-keyword]
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times per second."""
@@ -256,7 +256,7 @@ def config_of(app: FastAPI, settings: Settings, shedding: Shedding = SHEDS_NONE)
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=partial(BoundedProtocol, settings=settings, refused=refused, shedding=shedding),  # type: ignore[arg-type]
+        http=partial(BoundedProtocol, settings=settings, refused=refused, shedding=shedding),  # pyrefly: ignore[bad-argument-type]
         ws="none",
         lifespan="off",
         log_config=None,

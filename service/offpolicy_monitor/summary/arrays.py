@@ -344,7 +344,7 @@ class Arrays:
         spans, others = self.scheme.spans, other.scheme.spans
         return all(np.array_equal(self.stored_at(span), other.stored_at(others[name])) for name, span in spans.items())
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 def filled(counts: Array) -> dict[int, float]:

@@ -138,7 +138,7 @@ def _filler(shape: Mapping[str, Any], number: Mapping[Slot, int]) -> Callable[[l
     """Makes a dict of this shape of numbers."""
     leaves = {key: number[value] for key, value in shape.items() if isinstance(value, Slot)}
     inner = [(key, _filler(value, number)) for key, value in shape.items() if isinstance(value, Mapping)]
-    fixed = {key: value for key, value in shape.items() if not isinstance(value, Slot | Mapping)}
+    fixed = {key: value for key, value in shape.items() if not isinstance(value, (Slot, Mapping))}
     # Of one index alone it would give no tuple.
     names, chosen = tuple(leaves), itemgetter(*leaves.values(), 0) if leaves else None
 

@@ -170,8 +170,7 @@ def shown_from(scheme: Scheme) -> Counts:
 
 def bounded_exp(x: Floats) -> Floats:
     """exp(clip(x, +-80)), the same to the bit on every machine, which numpy's is not."""
-    found: Floats = _bounded_exp(x).astype(np.float64)
-    return found
+    return np.asarray(_bounded_exp(x), np.float64)
 
 
 _bounded_exp: Final = np.frompyfunc(lambda value: math.exp(max(-EXPONENT_CLAMP, min(EXPONENT_CLAMP, value))), 1, 1)

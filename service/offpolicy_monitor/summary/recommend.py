@@ -127,7 +127,7 @@ def _weights(steps: int) -> Floats:
     """[1 + RESAMPLES, steps]: how often each step counts; once each in the first row."""
     source = np.random.default_rng(0)
     drawn = source.multinomial(steps, np.full(steps, 1 / steps), RESAMPLES) if steps > 1 else np.zeros((0, 1))
-    weights = np.concatenate([np.ones((1, steps)), drawn])
+    weights: Floats = np.concatenate([np.ones((1, steps)), drawn], dtype=np.float64)
     weights.setflags(write=False)
     return weights
 

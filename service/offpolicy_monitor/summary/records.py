@@ -59,7 +59,8 @@ class Records(Once):
         """The records of several kinds, each at its own paths, read together."""
         scheme = arrays.scheme
         counts, fractions, order, plans = _plans(scheme.base, scheme.begins, kinds, arrays.absent)
-        numbers = np.concatenate([arrays.counts_at(counts), arrays.fractions_at(fractions)])[order]
+        read = arrays.counts_at(counts), arrays.fractions_at(fractions)
+        numbers: Floats = np.concatenate(read, dtype=np.float64)[order]
         found = []
         for plan in plans:
             of_kind = numbers[plan.begin : plan.end].reshape(plan.shape)

@@ -29,8 +29,8 @@ Name = Annotated[str, StringConstraints(pattern=TEXT, min_length=1, max_length=M
 def _few(labels: object) -> object:
     """Refuse too many pairs before each of them is looked at: a body of millions would be as many errors."""
     if isinstance(labels, dict) and len(labels) > MAX_LABELS:
-        message = f"{len(labels)} pairs, but at most {MAX_LABELS} are allowed"
-        raise PydanticCustomError("too_many_labels", message)
+        told = {"pairs": len(labels), "most": MAX_LABELS}
+        raise PydanticCustomError("too_many_labels", "{pairs} pairs, but at most {most} are allowed", told)
     return labels
 
 

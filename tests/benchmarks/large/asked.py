@@ -99,7 +99,7 @@ def serving(url: str, folder: Path, **settings: str) -> Iterator[Served]:
 
 def of_routes(service: Served, run: Run) -> list[Figure]:
     """Each read route, one after another."""
-    return [repeated(name, lambda path=path: got(service, path)) for name, path in routes(run).items()]  # type: ignore[misc]
+    return [repeated(name, lambda path=path: got(service, path)) for name, path in routes(run).items()]
 
 
 def of_pages(service: Served, run: Run, others: Sequence[Run]) -> list[Figure]:

@@ -173,7 +173,7 @@ def test_vllm_whose_log_probs_are_before_the_temperature_is_told_once(
 ) -> None:
     engine = Engine()
     engine.config.temperature = temperature
-    engine.rollout_engine = type(inference, (), {})()  # type: ignore[attr-defined]
+    engine.rollout_engine = type(inference, (), {})()  # pyrefly: ignore[missing-attribute]
     watch(engine, Recorder())
     train(engine)
     train(engine)
@@ -193,9 +193,9 @@ def test_of_an_archon_pipeline_the_first_rank_that_has_the_last_stage_posts(
     posted = []
     for rank in replica:
         engine = Engine(head=rank == 0)
-        engine.rank, engine.context_and_model_parallel_group = rank, "group"  # type: ignore[attr-defined]
-        engine.parallel_dims = SimpleNamespace(pp=2)  # type: ignore[attr-defined]
-        engine.pp_has_last_stage = (rank >= 4) == (last_stage_on == "last")  # type: ignore[attr-defined]
+        engine.rank, engine.context_and_model_parallel_group = rank, "group"  # pyrefly: ignore[missing-attribute]
+        engine.parallel_dims = SimpleNamespace(pp=2)  # pyrefly: ignore[missing-attribute]
+        engine.pp_has_last_stage = (rank >= 4) == (last_stage_on == "last")  # pyrefly: ignore[missing-attribute]
         recorder = Recorder()
         train(watch(engine, recorder))
         posted += [rank] * len(recorder.calls)

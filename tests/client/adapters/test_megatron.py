@@ -125,5 +125,5 @@ def test_what_the_optimizers_give_back_is_as_without_a_listener() -> None:
     assert optimizer.step() == (True, 1.0, None)
     optimizer.found_inf = True
     assert optimizer.step() == (False, None, None)
-    assert optimizer.zero_grad(set_to_none=False) is None  # type: ignore[func-returns-value]
+    assert optimizer.zero_grad(set_to_none=False) is None
     assert Chained.step.__name__ == "step"

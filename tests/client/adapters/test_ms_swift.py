@@ -149,6 +149,6 @@ def test_a_callback_watches_from_the_beginning_of_training_and_says_its_end() ->
 
 def test_a_callback_without_an_address_leaves_training_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
     trainer = Trainer()
-    callback(lambda: 1 / 0)(trainer.args, trainer).on_train_begin()  # type: ignore[arg-type, return-value]
+    callback(lambda: 1 / 0)(trainer.args, trainer).on_train_begin()  # pyrefly: ignore[bad-argument-type]
     assert trainer.step(batch := Batch.of(1, 1)) == Trainer().step(batch)
     assert "no monitor in this worker" in caplog.text

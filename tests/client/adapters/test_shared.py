@@ -61,7 +61,7 @@ def test_an_end_that_cannot_be_said_ends_no_training(caplog: pytest.LogCaptureFi
             raise OSError("no route to host")
 
     AtEnd(Broken()).on_train_end(None)
-    made(lambda: Recorder(1)).finish()  # type: ignore[call-arg]
+    made(lambda: Recorder(1)).finish()  # pyrefly: ignore[bad-argument-count]
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 

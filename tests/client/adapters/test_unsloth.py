@@ -60,7 +60,7 @@ def arguments(seed: int = 1, *, old: bool = True) -> list[Any]:
     of = {name: -torch.rand(2, 4, generator=draws) for name in ARGUMENTS if name.endswith("logprobs")}
     of |= {"mask": torch.tensor([[0, 1, 1, 1], [1, 1, 0, 0]]), "advantages": torch.tensor([1.0, -1.0])}
     if not old:
-        of |= {"old_logprobs": None}  # type: ignore[dict-item]
+        of |= {"old_logprobs": None}
     return [of.get(name) for name in ARGUMENTS]
 
 

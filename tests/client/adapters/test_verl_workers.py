@@ -72,7 +72,7 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Any:
             output = {"log_probs": OLD + self.engine.shift}
             loss = self.loss_fn(model_output=output, data=data, dp_group=None)
             with torch.no_grad():
-                self.engine.shift += 0.125
+                self.engine.shift += 0.125  # pyrefly: ignore[attribute-assign-on-never]
             return float(loss.detach())
 
         def infer_batch(self, data: Data) -> float:

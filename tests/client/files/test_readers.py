@@ -61,7 +61,7 @@ def test_prime_rl_tokens_that_only_the_cross_entropy_stream_weighs_are_outside_t
 
 
 def test_nulls_of_prime_rl_are_not_a_number(tmp_path: Path) -> None:
-    row = dumps.prime_rl_record(1, 0, 0, {"mu": [None, -0.25], "old": [-0.5, -0.5], "advantages": [0, 0]})  # type: ignore[list-item]
+    row = dumps.prime_rl_record(1, 0, 0, {"mu": [None, -0.25], "old": [-0.5, -0.5], "advantages": [0, 0]})  # pyrefly: ignore[bad-assignment]
     (tmp_path / "step_1").mkdir()
     path = tmp_path / "step_1" / "rank_0.jsonl"
     path.write_text(json.dumps(row))

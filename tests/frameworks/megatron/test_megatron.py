@@ -16,11 +16,11 @@ from torch.overrides import TorchFunctionMode
 class OnTheCPU(TorchFunctionMode):
     """Tensors that are asked for on "cuda" come on the CPU."""
 
-    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), named: Any = None) -> Any:
-        named = dict(named or {})
-        if named.get("device") == "cuda":
-            named["device"] = "cpu"
-        return function(*arguments, **named)
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if kwargs.get("device") == "cuda":
+            kwargs["device"] = "cpu"
+        return func(*args, **kwargs)
 
 
 @pytest.fixture

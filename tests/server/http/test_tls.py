@@ -259,7 +259,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _certificate(folder: Path, name: str, password: str | None = None) -> Certificate:
     named = {"ssl_certfile": folder / f"{name}.pem", "ssl_keyfile": folder / f"{name}.key"}
-    return Certificate(Settings(**named, ssl_keyfile_password=password))  # type: ignore[arg-type]
+    return Certificate(Settings(**named, ssl_keyfile_password=password))
 
 
 def _copy(folder: Path, name: str, to: Path, as_name: str) -> bool:

@@ -19,7 +19,7 @@ class Socket(asyncio.Transport):
         self.packets.append(bytes(data))
 
     def writelines(self, list_of_data: object) -> None:
-        self.packets.append(b"".join(map(bytes, list_of_data)))  # type: ignore[call-overload]
+        self.packets.append(b"".join(map(bytes, list_of_data)))  # pyrefly: ignore[bad-argument-type]
 
     def get_write_buffer_size(self) -> int:
         return 0

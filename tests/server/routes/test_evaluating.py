@@ -54,7 +54,7 @@ class Sliced(Measurer):
         finally:
             self.ended += 1
 
-    def measure(self, batch: RaggedBatch, rows: Any, origin: Origin = UNKNOWN_ORIGIN, *rest: Any) -> Any:
+    def measure(self, batch: RaggedBatch, rows: Any, origin: Origin = UNKNOWN_ORIGIN, *rest: Any) -> Any:  # pyrefly: ignore[bad-override]
         self.measured.append(self.begun)
         return super().measure(batch, rows, origin, *rest)
 

@@ -27,7 +27,7 @@ def renders(client: Client, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     def counted(self: RunExposition, format: object) -> list[bytes]:
         began.append(time.monotonic())
         time.sleep(0.2)
-        return render(self, format)  # type: ignore[arg-type]
+        return render(self, format)  # pyrefly: ignore[bad-argument-type]
 
     monkeypatch.setattr(RunExposition, "render", counted)
     return began

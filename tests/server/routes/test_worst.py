@@ -221,7 +221,7 @@ def test_a_range_has_no_step_and_rows_are_those_of_the_run(of_one_step: Client, 
 def test_no_more_can_be_kept_than_a_ranking_has_places() -> None:
     assert Settings(keep_worst=MOST).keep_worst == MOST
     with pytest.raises(ValidationError):
-        Settings(keep_worst=MOST + 1)
+        Settings(keep_worst=MOST + 1)  # pyrefly: ignore[bad-argument-type]
 
 
 def test_without_ids_and_without_differences_there_is_nothing_to_find_by_id(client: Client) -> None:

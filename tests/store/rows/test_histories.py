@@ -148,7 +148,7 @@ def test_of_what_is_read_anew_only_what_is_not_known_is(
         judged(connection, kept, 2 * step, 1.0)
         kept.read(connection, 1)
     judged(connection, kept, 7, 2.0)  # among the first, which it moves
-    monkeypatch.setattr(training_steps, "unpack", lambda packed: read.append(1) or unpack(packed))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(training_steps, "unpack", lambda packed: read.append(1) or unpack(packed))
     found = kept.read(connection, 1)
     assert found.steps[FIRST - 1] == 2 * FIRST - 4 and len(found.steps) == FIRST + NEWEST
     assert len(read) == 1

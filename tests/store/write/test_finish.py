@@ -153,7 +153,7 @@ def test_a_step_that_cannot_be_kept_does_not_keep_others_of_its_run_open(
     def save_steps(connection: object, held: object, touched: list[GradientStep], merged: object) -> None:
         if any(step.step == 3 for step in touched):
             raise ValueError("this step cannot be written")
-        whole(connection, held, touched, merged)  # type: ignore[arg-type]
+        whole(connection, held, touched, merged)  # pyrefly: ignore[bad-argument-type]
 
     monkeypatch.setattr("offpolicy_monitor.store.write.finish.save_steps", save_steps)
     assert store.upkeep.sweep(1e9, 600.0) == 4

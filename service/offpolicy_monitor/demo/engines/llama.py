@@ -44,7 +44,7 @@ class Llama(Policy):
         seen = seen if unseen is None else seen & ~unseen
         positions = (column - starts[:, None]).clamp(min=0)
         answer = self.model(input_ids=tokens, attention_mask=seen.long(), position_ids=positions, use_cache=False)
-        return answer.logits  # type: ignore[no-any-return]
+        return answer.logits
 
     def checkpoint(self) -> Checkpoint:
         """The weights as they are now; a copy."""

@@ -88,7 +88,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._write_deadline: Deadline | None = None
         self._telling: Deadline | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin to wait for the first head."""
         self._bounded = BoundedTransport(transport, self.loop, self._write_timeout, self._is_cut_short)
         self._taker = Taker(self._bounded.abort)
@@ -129,7 +129,7 @@ class BoundedProtocol(HttpToolsProtocol):
             size = max(PIECE, self._left or 0)
             piece, self._unread = self._unread[:size], self._unread[size:]
             self._idle_bytes += len(piece)
-            super().data_received(piece)  # type: ignore[arg-type]  # the parser takes any buffer
+            super().data_received(piece)  # the parser takes any buffer  # pyrefly: ignore[bad-argument-type]
             if self._idle_bytes > (self._settings.max_head_bytes if self._in_head else MAX_TRAILER_BYTES):
                 self._refuse_the_rest(Refusal(*TRAILERS_TOO_LARGE) if self._in_body() else self._head_too_large())
         # Timers are for what has not come: most requests are parsed in one turn, from their first byte to their last.
@@ -160,9 +160,9 @@ class BoundedProtocol(HttpToolsProtocol):
         if len(self.url) > MAX_URL_BYTES:
             self.url, fault = b"/", fault or Refusal(*URL_TOO_LONG)  # a longer one cannot be parsed
         if fault is not None:
-            self.scope[FAULT_KEY] = fault  # type: ignore[literal-required]
-        self.scope[TAKER_KEY] = self._taker  # type: ignore[typeddict-unknown-key]
-        self.app = answering = Answering(self.config.loaded_app, self._begins)
+            self.scope[FAULT_KEY] = fault  # pyrefly: ignore[bad-typed-dict-key]
+        self.scope[TAKER_KEY] = self._taker  # pyrefly: ignore[bad-typed-dict-key]
+        self.app = answering = Answering(self.config.loaded_app, self._begins)  # pyrefly: ignore[bad-argument-type, bad-override-mutable-attribute]
         super().on_headers_complete()
         answering.cycle = self.cycle
         self._left = next((int(value) for name, value in self.headers if name == b"content-length"), None)
@@ -213,7 +213,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         self.cycle.keep_alive = False
         if self._in_body():
-            self.cycle.scope[FAULT_KEY] = refusal  # type: ignore[literal-required]
+            self.cycle.scope[FAULT_KEY] = refusal  # pyrefly: ignore[bad-typed-dict-key]
             self.cycle.message_event.set()
 
     def _make_room(self) -> None:

@@ -42,7 +42,8 @@ class StoreRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         asked = endpoint if iscoroutinefunction(endpoint) else asks_the_store(_as_json(endpoint))
-        super().__init__(path, asked, **{**options, "response_model": None})
+        options["response_model"] = None
+        super().__init__(path, asked, **options)
 
 
 def store_router() -> APIRouter:

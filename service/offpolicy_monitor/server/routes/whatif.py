@@ -59,7 +59,7 @@ def with_options(route: Callable[..., dict[str, Any]]) -> Callable[..., dict[str
         for name, choice in OPTIONS.items()
     ]
     fixed = [parameter for name, parameter in declared.parameters.items() if name != "options"]
-    route.__signature__ = declared.replace(parameters=[*fixed, *asked])  # type: ignore[attr-defined]
+    route.__signature__ = declared.replace(parameters=[*fixed, *asked])  # pyrefly: ignore[missing-attribute]
     return route
 
 

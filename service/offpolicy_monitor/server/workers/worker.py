@@ -56,7 +56,7 @@ class Worker(Server):
             self._siblings.received,
             self._siblings.missed,
         )
-        self.servers, self.started = [self._handed], True  # type: ignore[list-item]
+        self.servers, self.started = [self._handed], True  # pyrefly: ignore[bad-assignment]
 
     def say_where(self, device: str) -> None:
         """The supervisor is told when the device is warm: what is loaded for that holds connections up."""

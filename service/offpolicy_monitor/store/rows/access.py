@@ -50,4 +50,5 @@ def seen_by(pattern: str | None) -> list[ColumnElement[bool]]:
 
 def _token(row: Row[Any]) -> AccessToken:
     values: dict[str, Any] = {column.key: value for column, value in zip(rows.c, row, strict=True)}
-    return AccessToken(**{**values, "scopes": frozenset(values["scopes"].split()), "digest": bytes(values["digest"])})
+    values |= {"scopes": frozenset(values["scopes"].split()), "digest": bytes(values["digest"])}
+    return AccessToken(**values)

@@ -94,7 +94,7 @@ def list_alerts(
 
 def _with_evidence(connection: Connection, rows: Iterable[RowMapping]) -> list[dict[str, Any]]:
     """Alerts, those that are active and speak for others with the rules of these as `evidence`, the oldest first."""
-    found = [dict(row) for row in rows]
+    found: list[dict[str, Any]] = [dict(row.items()) for row in rows]  # pyrefly: ignore[bad-assignment]
     speaking = {row["run_id"] for row in found if row["state"] == ACTIVE and row["inhibited_by"] is None}
     of_run = open_alerts(connection, speaking) if speaking else {}
     spoken_for = {run: inhibited(rows) for run, rows in of_run.items()}

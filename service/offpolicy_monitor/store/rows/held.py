@@ -79,8 +79,8 @@ def hold_ids(connection: Connection, ids: Iterable[int]) -> dict[str, HeldRun]:
 
 def look_at(connection: Connection, ids: Iterable[int]) -> list[HeldRun]:
     """The same rows without holding them: what is read may have changed when it is acted upon."""
-    query: Select[Any] = select(*_COLUMNS).where(runs.c.id.in_(list(ids)), runs.c.deleted.is_(None))
-    return [HeldRun(*row) for row in connection.execute(query)]
+    query = select(*_COLUMNS).where(runs.c.id.in_(list(ids)), runs.c.deleted.is_(None))
+    return [HeldRun(*row.tuple()) for row in connection.execute(query)]
 
 
 def unknown_run(name: str) -> Refusal:
@@ -95,7 +95,7 @@ def _hold(connection: Connection, which: ColumnElement[bool]) -> dict[str, HeldR
     return held
 
 
-def _holding(which: ColumnElement[bool]) -> Select[Any]:
+def _holding(which: ColumnElement[bool]) -> "Select[*tuple[Any, ...]]":
     return select(*_COLUMNS).where(which).order_by(runs.c.name).with_for_update()
 
 

@@ -146,7 +146,8 @@ class Histories:
     def _load(self, connection: Connection, run: int, kept: RunHistory | None) -> RunHistory:
         """What is stored, of which no more is read than is not known."""
         # Plain tuples: rows of SQLAlchemy take three times as long to compare.
-        rows = {tuple(row) for window in (_OLDEST, _NEWEST) for row in connection.execute(window, {"run": run})}
+        windows = (connection.execute(window, {"run": run}) for window in (_OLDEST, _NEWEST))
+        rows: set[Version] = {tuple(row) for window in windows for row in window}
         known = kept.figures(self._paths) if kept else {}
         known |= self._read(connection, run, sorted(rows - known.keys()))
         wanted = sorted(rows)

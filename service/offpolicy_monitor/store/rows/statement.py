@@ -63,7 +63,7 @@ class _Compiled:
 
     def __init__(self, statement: Executable, connection: Connection) -> None:
         dialect, options = connection.dialect, {"render_postcompile": True}
-        compiled = statement.compile(dialect=dialect, compile_kwargs=options)  # type: ignore[attr-defined]
+        compiled = statement.compile(dialect=dialect, compile_kwargs=options)  # pyrefly: ignore[missing-attribute]
         assert isinstance(compiled, SQLCompiler)
         self.text: Final = compiled.string
         self._positional = compiled.positional

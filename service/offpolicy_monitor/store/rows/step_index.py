@@ -38,8 +38,9 @@ class StepIndex:
         """Of rows that begin with a step, its minibatch and COLUMNS."""
         step, minibatch, versions, attempt, *times = list(zip(*(row[:6] for row in rows), strict=True)) or [()] * 6
         known = [ABSENT if version is None else version for version in versions]
-        integers = [np.array(each, np.int64) for each in (step, minibatch, known, attempt)]
-        return cls(*integers, *(np.array(each, np.float64) for each in times))  # type: ignore[arg-type]
+        steps, minibatches, latest, attempts = (np.array(each, np.int64) for each in (step, minibatch, known, attempt))
+        first, last = (np.array(each, np.float64) for each in times)
+        return cls(steps, minibatches, latest, attempts, first, last)
 
     @classmethod
     def joined(cls, parts: Sequence["StepIndex"]) -> "StepIndex":

@@ -158,7 +158,7 @@ def _newest(connection: Connection, run: str, first: int | None, last: int | Non
     return connection.execute(query).all()
 
 
-def _counting(connection: Connection, run: str, first: int | None, last: int | None) -> Select[Any]:
+def _counting(connection: Connection, run: str, first: int | None, last: int | None) -> "Select[*tuple[Any, ...]]":
     """The rows of the last gradient steps that count of each step in the range."""
     counts = in_range(run_id(connection, run), first, last)
     return select(*_COLUMNS).where(*counts, steps.c.state != OPEN, is_last_minibatch())

@@ -31,7 +31,7 @@ def bring_to_now(connection: Connection, now: float) -> int:
     return changed
 
 
-def _ahead(now: float) -> list[tuple[Select[Any], Update]]:
+def _ahead(now: float) -> "list[tuple[Select[*tuple[Any, ...]], Update]]":
     """The rows whose time lies ahead, by their runs and keys, and what they are set to."""
     return [
         (select(runs.c.id).where(runs.c.last_batch_at > now), update(runs).values(last_batch_at=now)),

@@ -185,7 +185,7 @@ class Sequences:
         same = all(np.array_equal(mine, theirs, equal_nan=mine.dtype.kind == "f") for mine, theirs in pairs)
         return same and len(self.beside) == len(other.beside) and self.told_ids == other.told_ids
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     @property
     def told_ids(self) -> Sequence[str | None]:

@@ -42,7 +42,7 @@ class Worst:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Worst) and self.sequences == other.sequences
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 def worst_of(found: Sequences) -> Sequences:
