@@ -170,7 +170,8 @@ def shown_from(scheme: Scheme) -> Counts:
 
 def bounded_exp(x: Floats) -> Floats:
     """exp(clip(x, +-80)), the same to the bit on every machine, which numpy's is not."""
-    return np.asarray(_bounded_exp(x), np.float64)
+    found: Floats = _bounded_exp(x).astype(np.float64)  # pyrefly: ignore[missing-attribute]
+    return found
 
 
 _bounded_exp: Final = np.frompyfunc(lambda value: math.exp(max(-EXPONENT_CLAMP, min(EXPONENT_CLAMP, value))), 1, 1)

@@ -80,7 +80,7 @@ def hold_ids(connection: Connection, ids: Iterable[int]) -> dict[str, HeldRun]:
 def look_at(connection: Connection, ids: Iterable[int]) -> list[HeldRun]:
     """The same rows without holding them: what is read may have changed when it is acted upon."""
     query = select(*_COLUMNS).where(runs.c.id.in_(list(ids)), runs.c.deleted.is_(None))
-    return [HeldRun(*row.tuple()) for row in connection.execute(query)]
+    return [HeldRun(*tuple(row)) for row in connection.execute(query)]
 
 
 def unknown_run(name: str) -> Refusal:
