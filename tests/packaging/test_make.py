@@ -61,5 +61,38 @@ runpy.run_path({str(INSTALL)!r}, run_name='__main__')"
     assert "is 3.9.2" in answer.stderr
 
 
+def asked_of_pip(folder: Path, extra: str, status: int) -> list[list[str]]:
+    """What pip was called with by an installation in this folder; `status`: of a call without dependencies."""
+    for name in ("scripts", ".venv/bin"):
+        (folder / name).mkdir(parents=True)
+    (folder / "constraints.txt").write_text("# three\na==1\nb==2\nc==3\n")
+    (folder / "scripts" / "install.py").write_text(INSTALL.read_text())
+    python = folder / ".venv" / "bin" / "python"
+    python.write_text(f"""#!/bin/sh
+echo "$@" >>"{folder}/calls"
+case "$*" in *--no-deps*) exit {status};; esac
+""")
+    python.chmod(0o755)
+    command = [sys.executable, str(folder / "scripts" / "install.py"), ".stamp", extra]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "Installed in" in said and (folder / ".venv" / ".stamp").exists()
+    return [line.split() for line in (folder / "calls").read_text().splitlines() if " install " in line]
+
+
+def test_what_the_tests_need_is_installed_in_two_halves_and_then_looked_through(tmp_path: Path) -> None:
+    *halves, whole = asked_of_pip(tmp_path, "dev", 0)
+    assert [half[3] for half in halves] == ["--no-deps"] * 2
+    assert sorted(sorted(entry for entry in half if "==" in entry) for half in halves) == [["a==1", "c==3"], ["b==2"]]
+    assert whole[-2:] == ["--editable", ".[dev]"]
+
+
+def test_halves_that_cannot_be_installed_leave_it_to_pip(tmp_path: Path) -> None:
+    assert asked_of_pip(tmp_path, "dev", 1)[-1][-2:] == ["--editable", ".[dev]"]
+
+
+def test_what_a_service_needs_is_looked_up_by_pip(tmp_path: Path) -> None:
+    assert [call[-2:] for call in asked_of_pip(tmp_path, "server", 0)] == [["--editable", ".[server]"]]
+
+
 def test_the_files_that_are_begun_first_are_there() -> None:
     assert [name for name in LONGEST if not (ROOT / "tests" / name).is_file()] == []
