@@ -40,7 +40,7 @@ def loaded_after() -> dict[str, bool]:
         ["settings"],
         ["methods", "--json"],
     ]
-    modules = ["server.app", "server.process", "store", "pipeline.stages", "catalogue"]
+    modules = ["server.app", "server.process", "store.store", "pipeline.stages", "catalogue"]
     code = (
         "import contextlib, gc, importlib, json, sys\ngc.disable()\nfrom offpolicy_monitor.cli import main\n"
         f"for arguments in {asked}:\n"
@@ -64,6 +64,12 @@ def test_listings_and_help_texts_are_printed_without_a_library_of_databases() ->
 
 def test_what_serves_and_stores_is_imported_without_torch() -> None:
     assert not loaded_after()["serving"]
+
+
+def test_what_helpers_are_forks_of_has_neither_torch_nor_a_database_nor_metrics_nor_a_log() -> None:
+    heavy = {"alembic", "fastapi", "prometheus_client", "sqlalchemy", "structlog", "torch"}
+    code = f"import sys, offpolicy_monitor.pipeline.helpers.nursery; print(sorted({heavy} & set(sys.modules)))"
+    assert printed(code) == "[]"
 
 
 def test_the_list_of_commands_costs_neither_numpy_nor_what_serves() -> None:

@@ -15,7 +15,7 @@ from offpolicy_monitor.alerts import RULES, History, Rule, Severity, Terms, path
 from offpolicy_monitor.alerts.breaches import lasts, value_at
 from offpolicy_monitor.figures import at_each, with_correction
 from offpolicy_monitor.methods import PRESETS, MethodRow
-from offpolicy_monitor.store.rows.derived import figures_for
+from offpolicy_monitor.store.rows.wanted import figures_for
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
 from tests.detection.steps import Part

@@ -7,8 +7,9 @@ from offpolicy_monitor.measure import Measurer
 from offpolicy_monitor.methods import PRESETS
 from offpolicy_monitor.store import ShardKey, ShardRecord, Store
 from offpolicy_monitor.store.rows.codec import pack
-from offpolicy_monitor.store.rows.derived import Figures, figures_for
+from offpolicy_monitor.store.rows.derived import Figures
 from offpolicy_monitor.store.rows.tables import steps
+from offpolicy_monitor.store.rows.wanted import figures_for
 from offpolicy_monitor.store.session import Database, parse_url
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary, merge_all

@@ -6,7 +6,7 @@ import numpy as np
 from offpolicy_monitor.alerts import RULES, of_all, paths_of
 from offpolicy_monitor.figures import at, walk, with_correction
 from offpolicy_monitor.methods import PRESETS
-from offpolicy_monitor.store.rows.derived import needed
+from offpolicy_monitor.store.rows.wanted import needed
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
 from tests.detection.state import Run, State

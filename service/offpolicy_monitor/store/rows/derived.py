@@ -5,8 +5,8 @@ stored the figures of every step. Of a step that is thin (store.write.thin) the 
 derived lately is kept: pages and scrapes ask for the newest step again and again.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -18,9 +18,8 @@ from offpolicy_monitor.store.rows import headlines
 from offpolicy_monitor.store.rows.codec import pack, unpack
 from offpolicy_monitor.store.rows.readable import readable
 from offpolicy_monitor.store.rows.tables import steps
+from offpolicy_monitor.store.rows.wanted import figures_for, needed
 from offpolicy_monitor.summary import stored
-from offpolicy_monitor.summary.records import Wanted
-from offpolicy_monitor.summary.step import StepSummary
 
 #: Steps whose figures are kept as JSON, some 50 KB each with their summaries.
 MOST_KEPT: Final = 128
@@ -79,23 +78,6 @@ def headlines_of_rows(connection: Connection, rows: Sequence[Any]) -> list[Figur
 def _headlines(connection: Connection, ids: Sequence[int]) -> dict[int, bytes]:
     found = headlines.read(connection, ids)
     return {step: pack(from_headline(figures)) for step, figures in found.items()}
-
-
-def figures_for(summary: StepSummary, paths: Iterable[str]) -> dict[str, Any]:
-    """Figures of a step with all that these paths look at, or these patterns."""
-    return summary.step_figures(wanted_at(tuple(paths)))
-
-
-@lru_cache(MOST_KEPT)
-def wanted_at(paths: tuple[str, ...]) -> Wanted:
-    """What these paths look at, or these patterns: a figure that has the name of one of their keys."""
-    return Wanted(frozenset(key for path in paths for key in path.split(".")))
-
-
-def needed(summary: StepSummary, paths: Collection[str]) -> StepSummary:
-    """What the figures at `paths` are read off: figures of method rows that nobody looks at are not made."""
-    looked_at = any(path.startswith(("methods.", "correction.")) for path in paths)
-    return summary if looked_at else replace(summary, specs={})
 
 
 @lru_cache(MOST_KEPT)

@@ -15,13 +15,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from offpolicy_monitor.figures import at_each, with_correction
 from offpolicy_monitor.store.rows import narrow
-from offpolicy_monitor.store.rows.derived import figures_for
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.readable import readable
 from offpolicy_monitor.store.rows.recent import Recent, Shards
 from offpolicy_monitor.store.rows.records import ShardRecord, StepKey
 from offpolicy_monitor.store.rows.statement import Statement
 from offpolicy_monitor.store.rows.tables import shards, steps
+from offpolicy_monitor.store.rows.wanted import figures_for
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offpolicy_monitor.figures import HEADLINE, headline, is_headline, is_known
-from offpolicy_monitor.store.rows.derived import wanted_at
+from offpolicy_monitor.store.rows.wanted import wanted_at
 from offpolicy_monitor.summary.answer import methods_told, read_for
 from offpolicy_monitor.summary.form import Form, Slot, Told
 from offpolicy_monitor.summary.records import Read

@@ -10,7 +10,6 @@ from sqlalchemy import Connection, select
 
 from offpolicy_monitor.figures import at_each, with_correction
 from offpolicy_monitor.store.rows import derived
-from offpolicy_monitor.store.rows.derived import figures_for, needed
 from offpolicy_monitor.store.rows.gradient_steps import GradientStep
 from offpolicy_monitor.store.rows.held import HeldRun
 from offpolicy_monitor.store.rows.merged_steps import Merged, merge_stored
@@ -18,6 +17,7 @@ from offpolicy_monitor.store.rows.narrow import covers
 from offpolicy_monitor.store.rows.readable import readable
 from offpolicy_monitor.store.rows.tables import COMPLETE, steps
 from offpolicy_monitor.store.rows.training_step import TrainingStep
+from offpolicy_monitor.store.rows.wanted import figures_for, needed
 from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary, merge_all
 
