@@ -89,8 +89,8 @@ def get_pip(python: str, *into: str) -> bool:
 def install_locked(started: float) -> None:
     """What all extras come to is all of constraints.txt: two pips at a time install half of it each, as it stands.
 
-    That takes two thirds of the time of one that looks what each package needs. `install` does so afterwards, whatever
-    became of this: it installs what is missing here, and says what fails.
+    That takes two thirds of the time of one that looks up what each package needs. `install` does so afterwards,
+    whatever became of this: it installs what is missing here, and says what fails.
     """
     lines = [line for line in Path(CONSTRAINTS).read_text().splitlines() if "==" in line]
     halves = [subprocess.Popen([PYTHON, "-m", "pip", "install", "--no-deps", *OPTIONS, *lines[first::2]],

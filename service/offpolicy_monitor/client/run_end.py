@@ -35,7 +35,7 @@ def watch() -> None:
         _status = status
         leave(status)
 
-    setattr(watched, "watched_by", __name__)  # noqa: B010  a function has no such attribute by its type
+    watched.watched_by = __name__  # pyrefly: ignore[missing-attribute]
     sys.exit = watched
 
 

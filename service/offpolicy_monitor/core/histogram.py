@@ -43,11 +43,6 @@ class Layout:
         """Number of bins."""
         return 2 * (2 * self.largest_key + 1)
 
-    def by_top(self, bits: int) -> tuple[Tensor, Tensor | None]:
-        """[2**(9 + bits)] each: of every top of a pattern, with that many mantissa bits or more than the layout's, the
-        lower bin and the split."""
-        return _by_top(self, bits)
-
 
 def bin_numbers(values: Tensor, layout: Layout) -> Tensor:
     """The bin of each value: [..., n] float32 or float64, no NaN -> [..., n] int32.
@@ -71,7 +66,7 @@ def bins_by(layouts: Sequence[tuple[Layout, int]], values: Tensor) -> list[Tenso
     tops = (values.view(torch.int32) >> (23 - bits)).add_(1 << (8 + bits))
     found = []
     for (layout, _), own, top in zip(layouts, *(torch.split(part, sizes) for part in (values, tops)), strict=True):
-        bins, splits = layout.by_top(bits)
+        bins, splits = _by_top(layout, bits)
         lower = bins.index_select(0, top)
         found.append(lower if splits is None else lower.add_(own > splits.index_select(0, top)))
     return found
@@ -79,6 +74,8 @@ def bins_by(layouts: Sequence[tuple[Layout, int]], values: Tensor) -> list[Tenso
 
 @cache
 def _by_top(layout: Layout, bits: int) -> tuple[Tensor, Tensor | None]:
+    """[2**(9 + bits)] each: the lower bin and the split of every top of a pattern with so many mantissa bits, which are
+    as many as the layout's or more."""
     half = 1 << (8 + bits)
     tops = torch.arange(-half, half)
     base = ((127 + layout.smallest_exponent) << layout.mantissa_bits) - 1
