@@ -105,7 +105,7 @@ class _Lane(threading.Thread):
             return self._interval
         except Unavailable as error:
             log.warning("notifications put off", target=self._target.kind, reason=error.detail)
-        except Exception as error:
+        except Exception as error:  # the thread's boundary: the next turn tells what this one could not
             log.error("notifications failed", target=self._target.kind, exc_info=error)
         return self._interval
 
