@@ -43,6 +43,30 @@ def test_bytecode_is_kept_whatever_the_environment_says() -> None:
     assert "said:." in text.splitlines()
 
 
+def python_of_make(folder: Path, *able: str) -> str:
+    """Which Python make takes where these are on the path, those that are named able to make environments."""
+    for name in ("python3.11", "python3"):
+        (folder / name).write_text(f"#!/bin/sh\nexit {int(name not in able)}\n")
+        (folder / name).chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "PYTHON")}
+    environment["PATH"] = f"{folder}:{environment['PATH']}"
+    # The system's own one is looked for under a name that the test chooses.
+    makefile = folder / "Makefile"
+    makefile.write_text((ROOT / "Makefile").read_text().replace("/usr/bin/python3.11", str(folder / "system")))
+    command = ["make", "--file", str(makefile), "--eval", "shown: ; @echo said:$(PYTHON)", "shown"]
+    text = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+    (said,) = [line.removeprefix("said:") for line in text.splitlines() if line.startswith("said:")]
+    return said.removeprefix(f"{folder}/")
+
+
+def test_the_systems_own_python_is_taken_then_the_first_of_the_path_that_can_make_environments(tmp_path: Path) -> None:
+    assert python_of_make(tmp_path, "python3.11", "python3") == "python3.11"
+    assert python_of_make(tmp_path, "python3") == "python3"
+    assert python_of_make(tmp_path) == "python3.11"  # which says what it lacks
+    (tmp_path / "system").symlink_to(sys.executable)
+    assert python_of_make(tmp_path, "python3.11", "python3") == "system"
+
+
 def test_a_python_without_ensurepip_is_told_which_package_to_install(tmp_path: Path) -> None:
     # None in sys.modules makes `import ensurepip` fail just as it does where Debian has split it off.
     code = f"import runpy, sys; sys.modules['ensurepip'] = None; sys.argv = ['install.py', '.stamp', 'server']; \
