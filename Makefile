@@ -6,7 +6,8 @@
 # The system's own one first, where it can make environments: Debian and its like compile it with profiles, which pyenv
 # leaves out unless it is told to, and the tests take an eighth less of a processor.
 PYTHON ?= $(shell for each in /usr/bin/python3.11 python3.11 python3; do \
-	$$each -c 'import ensurepip, venv' 2>/dev/null && command -v $$each && exit; \
+	$$each -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && \
+	command -v $$each && exit; \
 	done; command -v python3.11 || echo python3)
 PORT ?= 8900
 URL ?= http://127.0.0.1:$(PORT)

@@ -44,9 +44,10 @@ def test_bytecode_is_kept_whatever_the_environment_says() -> None:
 
 
 def python_of_make(folder: Path, *able: str) -> str:
-    """Which Python make takes where these are on the path, those that are named able to make environments."""
+    """Which Python make takes where two are on the path: those named are this one, the others can do nothing."""
     for name in ("python3.11", "python3"):
-        (folder / name).write_text(f"#!/bin/sh\nexit {int(name not in able)}\n")
+        does = f'exec {sys.executable} "$@"' if name in able else "exit 1"
+        (folder / name).write_text(f"#!/bin/sh\n{does}\n")
         (folder / name).chmod(0o755)
     environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "PYTHON")}
     environment["PATH"] = f"{folder}:{environment['PATH']}"
@@ -63,6 +64,10 @@ def test_the_systems_own_python_is_taken_then_the_first_of_the_path_that_can_mak
     assert python_of_make(tmp_path, "python3.11", "python3") == "python3.11"
     assert python_of_make(tmp_path, "python3") == "python3"
     assert python_of_make(tmp_path) == "python3.11"  # which says what it lacks
+    (tmp_path / "system").write_text("#!/bin/sh\nexit 1\n")  # as where it cannot make environments
+    (tmp_path / "system").chmod(0o755)
+    assert python_of_make(tmp_path, "python3.11", "python3") == "python3.11"
+    (tmp_path / "system").unlink()
     (tmp_path / "system").symlink_to(sys.executable)
     assert python_of_make(tmp_path, "python3.11", "python3") == "system"
 
