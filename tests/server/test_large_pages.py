@@ -12,9 +12,10 @@ import pytest
 from offpolicy_monitor.server import large_pages
 from offpolicy_monitor.server.large_pages import CHANGED, IS_THERE, LARGE, LargePages, anonymous, nearly_full
 
+from tests.fixtures.forks import PR_SET_THP_DISABLE
 from tests.fixtures.fused import BY_THE_PASS, cached_pass
 from tests.fixtures.prometheus import wait_for
-from tests.fixtures.service import service
+from tests.fixtures.service import PYTHON, service
 
 MAPS = """\
 555555554000-555555a00000 r-xp 00002000 fe:00 1234                       /usr/bin/python3.11
@@ -54,6 +55,15 @@ put_on_large_pages()
 for begin in range(0, size, 4 * mmap.PAGESIZE):
     assert sparse[begin] == 1
 print(resident() - before)
+"""
+
+#: The command line, in a fork that has large pages as a program has.
+SERVICE = f"""
+import ctypes
+from offpolicy_monitor.cli import main
+
+ctypes.CDLL(None).prctl({PR_SET_THP_DISABLE}, 0, 0, 0, 0)
+raise SystemExit(main())
 """
 
 
@@ -121,7 +131,7 @@ def test_a_service_is_on_large_pages_once_it_has_all_that_it_measures_by(
 ) -> None:
     moved, _ = moved_here
     cached_pass()
-    with service(tmp_path, **BY_THE_PASS) as running:
+    with service(tmp_path, (*PYTHON, SERVICE), **BY_THE_PASS) as running:
         if moved:
             wait_for(lambda: on_large_pages(running.process.pid) > 50 << 20)
         assert urllib.request.urlopen(f"{running.url}/readyz", timeout=10).status == 200
