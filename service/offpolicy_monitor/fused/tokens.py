@@ -190,7 +190,7 @@ def _sequences(
     out: Any, into: Any, found: Any,
 ) -> Any:  # fmt: skip
     """Figures of each sequence's part of the block; the sequence that goes on in the next one."""
-    i = 0
+    i = np.int64(0)  # for a literal, what takes it would be compiled a second time
     while i < n:
         j = min(n, tokens.offsets[sequence + 1] - begin)
         for gap in range(3):
