@@ -1,5 +1,6 @@
 """What the process holds is on large pages, where the system has them, and what is mostly empty is not filled up."""
 
+import inspect
 import io
 import os
 import subprocess
@@ -29,10 +30,19 @@ MAPS = """\
 7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0                          [stack]
 """
 
-LOADED = """
+
+def on_large_pages(process: int) -> int:
+    """Bytes of it, as the system counts them."""
+    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("AnonHugePages"))
+
+
+LOADED = f"""
 import os
+from pathlib import Path
 from offpolicy_monitor.server.large_pages import put_on_large_pages
-from tests.server.test_large_pages import on_large_pages
+
+{inspect.getsource(on_large_pages)}
 
 loaded = [(index, str(index)) for index in range(400_000)]
 before, moved = on_large_pages(os.getpid()), put_on_large_pages()
@@ -65,12 +75,6 @@ from offpolicy_monitor.cli import main
 ctypes.CDLL(None).prctl({PR_SET_THP_DISABLE}, 0, 0, 0, 0)
 raise SystemExit(main())
 """
-
-
-def on_large_pages(process: int) -> int:
-    """Bytes of it, as the system counts them."""
-    lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("AnonHugePages"))
 
 
 @pytest.fixture(scope="module")
