@@ -43,9 +43,8 @@ def main(stamp: str, *extras: str) -> None:
         f"Installing into .venv ({', '.join(extras)}). The first time takes 1 to 5 minutes: torch is large.", flush=True
     )
     started = time.monotonic()
-    if "dev" in extras:
-        install_locked(started)
-    install(f".[{','.join(extras)}]", started)
+    has_all = "dev" in extras and install_locked(started)
+    install(f".[{','.join(extras)}]", started, has_all)
     (VENV / stamp).touch()
 
 
@@ -88,11 +87,12 @@ def get_pip(python: str, *into: str) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
-def install_locked(started: float) -> None:
+def install_locked(started: float) -> bool:
     """What all extras come to is all of constraints.txt: two pips at a time install half of it each, as it stands.
 
     That takes little more than half of the time of one that looks up what each package needs. `install` does so
-    afterwards, whatever became of this: it installs what is missing here, and says what fails.
+    afterwards, whatever became of this: it installs what is missing here, and says what fails. Answers whether all of
+    it is installed.
     """
     lines = [line for line in Path(CONSTRAINTS).read_text().splitlines() if "==" in line]
     halves = [line for line in lines if line < MIDDLE], [line for line in lines if line >= MIDDLE]
@@ -101,18 +101,24 @@ def install_locked(started: float) -> None:
         subprocess.Popen([*command, *half], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for half in halves
     ]
     try:
-        for half in running:
-            watch(half, started, "what constraints.txt names")
+        return not any([watch(half, started, "what constraints.txt names") for half in running])
     finally:
         for half in running:
             half.terminate()
 
 
-def install(requirement: str, started: float) -> None:
-    """Run pip quietly into a log, with a sign of life; on failure show the end of the log and stop."""
+def install(requirement: str, started: float, has_all: bool) -> None:
+    """Run pip quietly into a log, with a sign of life; on failure show the end of the log and stop.
+
+    `has_all`: what builds the project is there with all else, and is not installed apart for that, which takes 2 s.
+    """
     # The build's own requirements are constrained too: older pip reads the first name for that, newer the second.
     environment = {**os.environ, "PIP_CONSTRAINT": CONSTRAINTS, "PIP_BUILD_CONSTRAINT": CONSTRAINTS}
-    command = [str(PYTHON), "-m", "pip", "install", *OPTIONS, "--editable", requirement]
+    command = [str(PYTHON), "-m", "pip", "install", *OPTIONS]
+    if has_all:
+        del environment["PIP_BUILD_CONSTRAINT"]  # pip refuses it beside the option
+        command.append("--no-build-isolation")
+    command += ["--editable", requirement]
     with LOG.open("w") as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
         try:

@@ -115,11 +115,12 @@ def test_what_the_tests_need_is_installed_in_two_halves_and_then_looked_through(
         ["a==1", "b==2"],
         ["torch==3"],
     ]
-    assert whole[-2:] == ["--editable", ".[dev]"]
+    assert whole[-3:] == ["--no-build-isolation", "--editable", ".[dev]"]
 
 
 def test_halves_that_cannot_be_installed_leave_it_to_pip(tmp_path: Path) -> None:
-    assert asked_of_pip(tmp_path, "dev", 1)[-1][-2:] == ["--editable", ".[dev]"]
+    *_, whole = asked_of_pip(tmp_path, "dev", 1)
+    assert whole[-2:] == ["--editable", ".[dev]"] and "--no-build-isolation" not in whole
 
 
 def test_what_a_service_needs_is_looked_up_by_pip(tmp_path: Path) -> None:
