@@ -22,7 +22,7 @@ OLDEST_PYTHON = (3, 11)
 OPTIONS = ("--disable-pip-version-check", "--no-compile")
 # The pip that comes with Python 3.11 takes some 10 s of a processor more: it compares every release of every package.
 PIP = "pip==26.3"
-# Names before this one come to as many files and bytes as the rest, of which torch is most.
+# Names before this one take about as long as the rest, of which torch is most.
 MIDDLE = "s"
 HEARTBEAT = 10.0  # seconds between two signs of life where the output is no terminal
 

@@ -70,7 +70,8 @@ def move(
     """Copy numbers of a part, which saw `seen`, and of the whole batch to a summary's fractions, and leave zeros of
     the part's -> how many of its whole numbers are not zero, of which `where`, ascending, and `found` say where they
     stand and what they are."""
-    number, moved, rest = np.int64(0), moves.counts, moves.rest
+    number = np.int64(0)  # no literal, as in tokens.py
+    moved, rest = moves.counts, moves.rest
     for k in range(moved.shape[1]):
         if moved[_NEEDS, k] & ~seen:
             continue
