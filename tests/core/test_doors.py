@@ -27,7 +27,7 @@ from offpolicy_monitor.core.divergences import (
 )
 from offpolicy_monitor.core.gap import chosen
 from offpolicy_monitor.core.histogram import Layout, bin_numbers, bins_by
-from offpolicy_monitor.core.order import ascending, sums_before
+from offpolicy_monitor.core.order import ascending, counts_before, sums_before
 from offpolicy_monitor.core.outward import moves_outward
 from offpolicy_monitor.core.ragged import products, total
 from offpolicy_monitor.core.routing import rerouted, routing_sums
@@ -73,6 +73,7 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     regression_sums: (ROW, ROW, -1.0, 0.0),
     rerouted: (IDS, IDS),
     routing_sums: (IDS, IDS, np.ones(2, np.bool_)),
+    counts_before: (MARKS, GAPS.segments),
     sums_before: (ROW, GAPS.segments),
     signs_of: (ROW,),
     split_sums: (MARKS[None], ROW[None, None], [0]),
@@ -162,6 +163,8 @@ def test_values_of_other_lengths_are_refused_by_sequences() -> None:
     for found in (ascending, sums_before):
         with pytest.raises(ValueError, match="values has shape"):
             found(torch.zeros(4), GAPS.segments)
+    with pytest.raises(ValueError, match="marks has shape"):
+        counts_before(torch.zeros(4, dtype=torch.bool), GAPS.segments)
 
 
 def test_marks_that_are_not_of_these_rules_and_splits_that_are_not_of_these_bins_are_refused() -> None:

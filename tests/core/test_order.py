@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from offpolicy_monitor.core.order import ascending, sums_before
+from offpolicy_monitor.core.order import ascending, counts_before, sums_before
 
 from tests.core.gaps import segments
 
@@ -24,6 +24,21 @@ def test_what_comes_before_is_found_of_several_rows_as_of_each() -> None:
     assert torch.equal(sums_before(rows, parts), torch.stack([sums_before(row, parts) for row in rows]))
 
 
+@pytest.mark.parametrize("scale", [0.0, 1e-300, 2.0**-1000, 1e300])
+def test_what_comes_before_has_its_digits_whatever_the_scale(scale: float) -> None:
+    values = np.random.default_rng(1).random(1000) ** 8 * scale
+    found = sums_before(torch.from_numpy(np.append(values, 1.0)), segments(1000, 1)).numpy()
+    np.testing.assert_allclose(found[:-1], np.cumsum(values) - values, rtol=1e-12, atol=1e-13 * scale)
+
+
+def test_marked_tokens_are_counted_within_their_sequence() -> None:
+    marks = torch.tensor([[True, True, False, True, False, True], [False, True, True, True, True, True]])
+    assert counts_before(marks, segments(4, 2)).tolist() == [[0, 1, 2, 2, 0, 0], [0, 0, 1, 2, 0, 1]]
+    assert segments(4, 2).indices.tolist() == [0, 1, 2, 3, 0, 1]
+
+
 def test_values_ascend_within_their_sequence() -> None:
     values = torch.tensor([3.0, 1.0, 2.0, -1.0, 0.0, -2.0])
     assert ascending(values, segments(3, 1, 2)).tolist() == [1.0, 2.0, 3.0, -1.0, -2.0, 0.0]
+    rows = torch.stack([values, values.flip(0)])
+    assert ascending(rows, segments(3, 1, 2)).tolist() == [[1, 2, 3, -1, -2, 0], [-2, -1, 0, 2, 1, 3]]

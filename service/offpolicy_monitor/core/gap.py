@@ -21,6 +21,7 @@ from offpolicy_monitor.core.columns import TokenColumns, token_columns
 from offpolicy_monitor.core.device import constant, where
 from offpolicy_monitor.core.divergences import bernoulli, binary_kls
 from offpolicy_monitor.core.ragged import Segments
+from offpolicy_monitor.methods.curve import Given
 from offpolicy_monitor.vocabulary import NEGATIVE, POSITIVE, ZERO
 
 
@@ -185,6 +186,11 @@ class Gaps:
         stacked = torch.stack([part.select(0, policy) for part in of_policies for policy in sides])
         moved, back = binary_kls(stacked.view(len(of_policies), 2, self.number, -1))
         return torch.copysign(moved, self.columns.log_ratio), torch.maximum(moved, back)
+
+    @cached_property
+    def outward(self) -> dict[tuple[str, Given], Tensor]:
+        """[G, T] each: the scores of core.outward that were asked for, by their names and what they depend on."""
+        return {}
 
     @cached_property
     def token_weights(self) -> Tensor:

@@ -3,40 +3,56 @@
 Shapes: T packed tokens of N non-empty sequences (core.ragged), on any device.
 """
 
+from typing import Final
+
 import torch
 from torch import Tensor
 
-from offpolicy_monitor.core.checks import check
-from offpolicy_monitor.core.device import where
+from offpolicy_monitor.core.checks import FLOATS, MARKS, check
 from offpolicy_monitor.core.ragged import Segments
+
+#: Bits of a sum of integers.
+_BITS: Final = 62
+
+
+def counts_before(marks: Tensor, segments: Segments) -> Tensor:
+    """How many of the tokens before each in its sequence are marked: [..., T] bool -> [..., T] int64.
+
+    Raises ValueError for another length, TypeError for another dtype.
+    """
+    check("marks", marks, *marks.shape[:-1], segments.tokens, of=MARKS)
+    return _before(marks.long(), segments)
 
 
 def sums_before(values: Tensor, segments: Segments) -> Tensor:
-    """Sum of what comes before each token in its sequence: [..., T] float -> [..., T] float64.
+    """Sum of what comes before each token in its sequence: [..., T] float -> [..., T] float64; values not negative.
 
-    With each round, of which the longest sequence says how many, a sum reaches twice as far: what is in one sequence
-    takes no digits from another, as a difference of sums over all tokens would. Raises ValueError for another length,
-    TypeError for another dtype.
+    Two running sums of integers over all tokens, whatever the sequences: each value is, in parts of the largest of its
+    sequence, a multiple of 2^-e and one of 2^-2e, where T sums of 2^e fit into an integer. What came before a sequence
+    is taken away exactly, and takes no digits from it. Raises ValueError for another length, TypeError for another
+    dtype.
     """
-    check("values", values, *values.shape[:-1], segments.tokens)
-    indices = torch.arange(segments.tokens, device=values.device) - segments.spread(segments.starts)
-    found, reach = _later(values.double(), 1, indices), 1
-    while reach < int(segments.lengths.max(initial=0)):
-        found, reach = found + _later(found, reach, indices), 2 * reach
-    return found
+    check("values", values, *values.shape[:-1], segments.tokens, of=FLOATS)
+    bits = _BITS - segments.tokens.bit_length()
+    largest = segments.max(values) * 2.0**-bits
+    unit = segments.spread(largest.clamp(min=torch.finfo(torch.float64).tiny))
+    scaled = values / unit
+    parts = torch.stack([scaled, scaled.frac() * 2.0**bits]).long()
+    first, second = _before(parts, segments).double().unbind()
+    return torch.add(first, second, alpha=2.0**-bits) * unit
 
 
-def _later(values: Tensor, by: int, indices: Tensor) -> Tensor:
-    """Values moved on by so many tokens, 0 where that is out of their sequence; indices [T] of tokens in their own."""
-    moved = torch.nn.functional.pad(values, (by, 0)).narrow(-1, 0, len(indices))
-    return where(indices >= by, moved, 0.0)
+def _before(values: Tensor, segments: Segments) -> Tensor:
+    """The sum of the integers before each token in its sequence: [..., T] int64 -> the same."""
+    before = values.cumsum(-1) - values
+    return before - segments.spread(before.index_select(-1, segments.starts))
 
 
 def ascending(values: Tensor, segments: Segments) -> Tensor:
-    """Each sequence's values in ascending order: [T] float -> [T], the same dtype.
+    """Each sequence's values in ascending order: [..., T] float -> [..., T], the same dtype.
 
-    Raises ValueError for another rank or length, TypeError for another dtype.
+    Raises ValueError for a single number or another length, TypeError for another dtype.
     """
-    check("values", values, segments.tokens)
-    ordered = torch.argsort(values)
-    return values.take(ordered.take(torch.argsort(segments.owners.take(ordered), stable=True)))
+    check("values", values, *values.shape[:-1], segments.tokens, of=FLOATS)
+    ordered = values.argsort(-1)
+    return values.gather(-1, ordered.gather(-1, segments.owners.take(ordered).argsort(stable=True, dim=-1)))

@@ -71,6 +71,11 @@ class Segments:
         return self._brought(self._starts)
 
     @cached_property
+    def indices(self) -> Tensor:
+        """[T] int64 on the device: the index of each token in its sequence, from 0."""
+        return torch.arange(self.tokens, device=self.device) - self.spread(self.starts)
+
+    @cached_property
     def _starts(self) -> NDArray[np.int64]:
         starts = np.zeros(len(self.lengths), np.int64)
         np.cumsum(self.lengths[:-1], out=starts[1:])
