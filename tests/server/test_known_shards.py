@@ -1,14 +1,19 @@
-"""A shard that is stored already, or cannot be, is answered without being measured."""
+"""A shard that is stored already, or cannot be, is answered without being measured; no body is read twice."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from offpolicy_monitor.measure import Measurer
+from offpolicy_monitor.pipeline import shards as pipeline_shards
 from offpolicy_monitor.server.app import create_app
 from offpolicy_monitor.settings import Settings
+from offpolicy_monitor.store.rows import narrow
+from offpolicy_monitor.summary import stored
 from offpolicy_monitor.summary.step import StepSummary
+from offpolicy_monitor.wire.message import Message
 
 from tests.fixtures.application import JSON, SAFETENSORS, Client, database, good_frame, json_bytes, running
 from tests.fixtures.reduced import arrays_of, envelope_of, summary_body
@@ -127,3 +132,75 @@ def test_rows_that_never_stand_still_are_a_busy_service(client: Client, device: 
     device.meanwhile = change
     answer = client.post(URL, content=good_frame(step=2), headers=SAFETENSORS)
     assert (answer.status_code, "Retry-After" in answer.headers) == (503, True)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often what a shard goes through is done, by name."""
+    counts = Counter[str]()
+
+    def count(place: Any, name: str) -> None:
+        function = getattr(place, name)
+
+        def counting(*args: Any, **options: Any) -> Any:
+            counts[name] += 1
+            return function(*args, **options)
+
+        monkeypatch.setattr(place, name, counting)
+
+    for name in ("decode_batch", "digest_of"):
+        count(pipeline_shards, name)
+    for name in ("to_bytes", "from_bytes"):
+        count(stored, name)
+    count(narrow, "_headline")
+    count(Message, "owned")
+    count(StepSummary, "told")
+    return counts
+
+
+HALF = {"logprobs": None, "rollout": "p1"}
+NEW = {"decode_batch": 1, "digest_of": 1, "to_bytes": 1, "_headline": 1, "told": 1}
+
+
+@pytest.mark.parametrize(("body", "headers"), [(good_frame, SAFETENSORS), (json_bytes, JSON)], ids=["frame", "json"])
+def test_nothing_is_done_twice_on_the_way_of_a_shard(
+    client: Client, counted: Counter[str], body: Callable[..., bytes], headers: dict[str, str]
+) -> None:
+    def done(**changes: Any) -> dict[str, int]:
+        counted.clear()
+        assert client.post(URL, content=body(**changes), headers=headers).status_code == 200
+        return dict(counted)
+
+    assert done(step=1) == NEW, "the first of a run, of which the store is asked"
+    assert done(step=2) == NEW
+    assert done(step=2) == {"decode_batch": 1, "digest_of": 1, "from_bytes": 1, "told": 1}, "a duplicate"
+    assert done(step=0) == NEW, "older than what is known, of which the store is asked"
+
+
+def test_nothing_is_done_twice_on_the_way_of_a_half(client: Client, counted: Counter[str]) -> None:
+    for half, wanted in (
+        (json_bytes(step=1, **HALF), {"decode_batch": 1, "digest_of": 1, "owned": 1, "told": 1}),
+        (json_bytes(step=1, rollout="p1"), NEW),
+    ):
+        counted.clear()
+        assert client.post(URL, content=half, headers=JSON).status_code == 200
+        assert dict(counted) == wanted
+
+
+def test_a_duplicate_whose_run_was_deleted_meanwhile_is_measured_as_new(
+    client: Client, device: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert client.post(URL, content=good_frame(), headers=SAFETENSORS).status_code == 200
+    shards, store = client.app.state.services.pipeline.shards, client.app.state.services.store
+    look_up = shards.look_up
+
+    def deleted_then(run: str, claim: Any) -> Any:
+        known = look_up(run, claim)
+        monkeypatch.setattr(shards, "look_up", look_up)
+        store.delete_run(run)
+        return known
+
+    monkeypatch.setattr(shards, "look_up", deleted_then)
+    answer = client.post(URL, content=good_frame(), headers=SAFETENSORS)
+    assert (answer.status_code, answer.json()["duplicate"], device.measured) == (200, False, 2)
+    assert client.get("/v1/runs/r1/steps/7").status_code == 200

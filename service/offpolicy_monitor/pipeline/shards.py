@@ -8,7 +8,8 @@ first, by threads of their own, within a budget of memory.
 Which method rows run, and whether a shard is stored already or would be refused, is asked of the store only where this
 process does not know the shard to be new (pipeline.remembered). The transaction that stores it decides, and refuses
 what was measured by other rows than the run has by then, whichever process changed them: that is measured again. So a
-batch posted after a change was answered is stored with the new rows, and nothing waits for the store but writes.
+batch posted after a change was answered is stored with the new rows, and nothing waits for the store but writes. What
+was read of a body before the store was asked is gone on with afterwards.
 
 A shard that its trainer reduced is not measured again, nor, but by a helper, which measures what it reads, is one
 that is known to be stored: a client that gave up on an answer sends it anew. What a client no longer waits for is
@@ -30,7 +31,7 @@ from offpolicy_monitor.pipeline.device import Device
 from offpolicy_monitor.pipeline.expansion import bytes_to_read_summary, header, large_header
 from offpolicy_monitor.pipeline.fallbacks import Fallbacks
 from offpolicy_monitor.pipeline.helpers.helper import may_take
-from offpolicy_monitor.pipeline.helpers.parcel import Asked
+from offpolicy_monitor.pipeline.helpers.parcel import Asked, Parcel
 from offpolicy_monitor.pipeline.helpers.pool import Helpers
 from offpolicy_monitor.pipeline.merger import Merger
 from offpolicy_monitor.pipeline.readers import Readers
@@ -62,6 +63,8 @@ SMALL_BYTES: Final = 512 * 1024
 #: A reduced shard is read where it is checked too, unless that may take more than so many bytes: of a million tokens it
 #: may take 11 MiB.
 SMALL_SUMMARY: Final = 16 << 20
+#: What a device measures, and the receipt where it was written on the way.
+Turn = Callable[[Callable[[], Measured]], Awaitable[tuple[Measured, Receipt | None]]]
 #: How often a shard is measured whose rows change meanwhile.
 ATTEMPTS: Final = 5
 
@@ -77,18 +80,37 @@ class Work:
     known: Known | None = None
 
     @property
+    def rows(self) -> Rows | None:
+        """The method rows that the store answered."""
+        return None if self.known is None else Rows.of(self.known.methods)
+
+    @property
     def is_small_frame(self) -> bool:
         """Whether reading it takes no memory to speak of, and less time than a hop."""
         plain = self.body.encoding == "identity" and self.body.media_type == MEDIA_TYPE
         return plain and len(self.body.data) <= SMALL_BYTES and not large_header(self.body.data)
 
 
-class Unclear(Exception):
-    """Only the store can tell whether a shard is new. `claim` is its record, whose summary is empty."""
+#: Measures what is to be done, or what was read of it.
+Measure = Callable[[Work], Measured]
 
-    def __init__(self, claim: ShardRecord, envelope: Envelope, is_first_half: bool) -> None:
+
+class Unclear(Exception):
+    """Only the store can tell whether a shard is new, or by which rows a half or a reduced shard is to be taken.
+
+    `claim` is its record, whose summary is empty.
+    """
+
+    def __init__(self, claim: ShardRecord, envelope: Envelope, is_first_half: bool, go_on: Measure) -> None:
         super().__init__()
         self.claim, self.envelope, self.is_first_half = claim, envelope, is_first_half
+        self._go_on: Measure | None = go_on
+
+    def go_on(self, work: Work) -> Measured:
+        """Measure what was read, once, with what the store answers; nothing of it is held afterwards."""
+        go_on, self._go_on = self._go_on, None
+        assert go_on is not None
+        return go_on(work)
 
 
 class Shards:
@@ -124,22 +146,12 @@ class Shards:
         for _ in range(ATTEMPTS):
             try:
                 return await self._outcome(work, *await self._through(work))
-            except Unclear as raised:
-                unclear = raised.with_traceback(None)
             except RolloutGone as gone:
                 if sought or not await self._brought_here(gone.key):
                     raise
                 sought = True
-                continue
-            except Refusal as refusal:
-                if refusal.kind != METHODS_CHANGED or (work.known is not None and not isinstance(refusal, Outdated)):
-                    raise
+            except Outdated:
                 self.remembered.forget(run)
-                work = replace(work, known=None)
-                continue
-            work = replace(work, known=await self._asked(run, unclear))
-            if work.known is not None and work.known.answer is not None:
-                return await self._again(work, unclear)
         raise Unavailable(503, "busy", f"the method rows of {run} change faster than a shard is measured")
 
     def forget(self, run: str) -> None:
@@ -149,6 +161,13 @@ class Shards:
 
     async def _through(self, work: Work) -> tuple[Measured, Receipt | None]:
         """What was measured, and the receipt unless it is a first half."""
+        measured, receipt = await self._measured_or_written(work)
+        if receipt is None and not measured.is_first_half:
+            receipt = await self._writer.ingest(measured.record)
+        return measured, receipt
+
+    async def _measured_or_written(self, work: Work) -> tuple[Measured, Receipt | None]:
+        """What was measured, and the receipt where it was written on the way."""
         if work.is_small_frame:
             summary = bytes_to_read_summary(work.body.data, self._decoder.limits)
             if not summary:
@@ -156,45 +175,67 @@ class Shards:
             if summary <= SMALL_SUMMARY:
                 async with self._decoder.budget.reserve(summary):
                     return await self._at_once(work)
-        measured = await self._decoded_and_measured(work)
-        return measured, None if measured.is_first_half else await self._writer.ingest(measured.record)
+        return await self._decoded_and_measured(work), None
 
     async def _decoded_and_measured(self, work: Work) -> Measured:
-        """What was measured. The message and what is reserved for it end here, before the shard waits for the store."""
+        """What was measured. The message and what is reserved for it end here, before the shard is written."""
         async with self._decoder.decoded(work.body, lambda plain: self._read(work, plain)) as (message, digest):
             lane: Lane = "small" if message.nbytes <= SMALL_BYTES else "large"
-            job = partial(self._measured, work, message, digest)
-            measured: Measured = await self._devices[lane].run(lane, message.nbytes, job, work.body.gone)
+
+            async def turn(job: Callable[[], Measured]) -> tuple[Measured, None]:
+                return await self._devices[lane].run(lane, message.nbytes, job, work.body.gone), None
+
+            measured, _ = await self._in_turns(work, turn, partial(self._measured, message, digest))
         return measured
 
     async def _at_once(self, work: Work) -> tuple[Measured, Receipt | None]:
         """The same of a small frame, without a stop at the event loop."""
-        found, device = list[Measured](), self._devices["small"]
+        device = self._devices["small"]
 
-        def job() -> Measured:
-            measured = None if device.is_alone else self._helped(work)
-            if measured is not None:
-                return measured
-            with self._metrics.timed("decode"):
-                message, digest = self._read(work, work.body.data)
-            return self._measured(work, message, digest)
+        async def turn(job: Callable[[], Measured]) -> tuple[Measured, Receipt | None]:
+            found = list[Measured]()
 
-        def store(measured: Measured, done: "asyncio.Future[Any]") -> None:
-            found.append(measured)
-            if measured.is_first_half:
-                device.give(None, done)
-            elif device.is_alone:
-                with device.elsewhere():
-                    self._writer.write(measured.record, done)
-            else:
-                self._writer.put(measured.record, done)
+            def store(measured: Measured, done: "asyncio.Future[Any]") -> None:
+                found.append(measured)
+                if measured.is_first_half:
+                    device.give(None, done)
+                elif device.is_alone:
+                    with device.elsewhere():
+                        self._writer.write(measured.record, done)
+                else:
+                    self._writer.put(measured.record, done)
 
-        receipt = await device.run("small", len(work.body.data), job, work.body.gone, then=store)
-        return found[0], receipt
+            receipt = await device.run("small", len(work.body.data), job, work.body.gone, then=store)
+            return found[0], receipt
+
+        return await self._in_turns(work, turn, self._helped_or_here)
+
+    async def _in_turns(self, work: Work, turn: Turn, measure: Measure) -> tuple[Measured, Receipt | None]:
+        """A turn on a device; where only the store can tell whether the shard is new, a second one once it did."""
+        try:
+            return await turn(partial(measure, work))
+        except Unclear as raised:
+            unclear = raised.with_traceback(None)
+        known = await self._asked(work.run, unclear)
+        if isinstance(known.answer, StepSummary):
+            record = unclear.claim.as_stored(known.answer)
+            return Measured(unclear.envelope, False, record, b"", time.perf_counter(), known), None
+        return await turn(partial(unclear.go_on, replace(work, known=known)))
+
+    def _helped_or_here(self, work: Work) -> Measured:
+        """A small frame, by a helper where it comes beside others and one is free."""
+        measured = None if self._devices["small"].is_alone else self._helped(work)
+        return self._here(work) if measured is None else measured
+
+    def _here(self, work: Work) -> Measured:
+        """A small frame, read and measured by this process."""
+        with self._metrics.timed("decode"):
+            message, digest = self._read(work, work.body.data)
+        return self._measured(message, digest, work)
 
     def _helped(self, work: Work) -> Measured | None:
-        """The same as `_read` and `_measured` by a process beside this one; None where none does it."""
-        rows = self.remembered.rows_of(work.run) if work.known is None else Rows.of(work.known.methods)
+        """The same by a process beside this one; None where none does it."""
+        rows = self.remembered.rows_of(work.run)
         if rows is None or not may_take(bytes(header(work.body.data))) or not self.helpers.want():
             return None
         asked = Asked.of(work.run, work.body.data, rows, work.received_at)
@@ -203,9 +244,14 @@ class Shards:
             return None
         for stage, seconds in zip(("decode", "measure"), parcel.seconds, strict=True):
             self._metrics.stage(stage, seconds)
-        if self._rows(work, parcel.envelope, False) != rows:
-            raise Unclear(parcel.claim(asked), parcel.envelope, False)
-        return _finished(work, parcel.envelope, parcel.record(asked, rows), False)
+        return self._of_helper(asked, rows, parcel, work)
+
+    def _of_helper(self, asked: Asked, rows: Rows, parcel: Parcel, work: Work) -> Measured:
+        """What a helper measured by these rows; measured here where the run has others."""
+        by = self._rows(work, parcel.envelope, False)
+        if by is None:
+            raise Unclear(parcel.claim(asked), parcel.envelope, False, partial(self._of_helper, asked, rows, parcel))
+        return _finished(work, parcel.envelope, parcel.record(asked, rows)) if by == rows else self._here(work)
 
     def _read(self, work: Work, plain: memoryview) -> Read:
         """The whole message, as sent or joined with the half that was sent before; a first half is kept for later."""
@@ -220,29 +266,34 @@ class Shards:
             self.kept_here(key)
         return sent, digest_of(sent)
 
-    def _measured(self, work: Work, message: Message | Reduced, digest: bytes) -> Measured:
+    def _measured(self, message: Message | Reduced, digest: bytes, work: Work) -> Measured:
         """Everything that is stored, told or counted; raises Unclear where the store is to be asked before."""
-        envelope = small(message.envelope)
-        rows, of_shard = self._rows(work, envelope, message.is_first_half), (envelope, digest, dtypes_of(message))
-        if rows is None:
-            raise Unclear(record_of(work.run, work.received_at, *of_shard), envelope, message.is_first_half)
-        if isinstance(message, Reduced):
-            summary = accepted(message, rows.run)
-        else:
-            with self._metrics.timed("measure"):
-                summary = self._summary(message, rows)
-        record = record_of(work.run, work.received_at, *of_shard, summary, rows)
-        return _finished(work, envelope, record, message.is_first_half)
+        envelope, is_first_half = small(message.envelope), message.is_first_half
+        rows, of_shard = self._rows(work, envelope, is_first_half), (envelope, digest, dtypes_of(message))
+        summary = None if rows is None else self._summary(message, rows, work.known is not None)
+        if rows is None or summary is None:
+            claim = record_of(work.run, work.received_at, *of_shard)
+            raise Unclear(claim, envelope, is_first_half, partial(self._measured, message, digest))
+        return _finished(work, envelope, record_of(work.run, work.received_at, *of_shard, summary, rows), is_first_half)
 
     def _rows(self, work: Work, envelope: Envelope, is_first_half: bool) -> Rows | None:
         """The rows to measure by; None where the store is to be asked, as for a half, of which it is not told."""
-        if work.known is not None:
-            return Rows.of(work.known.methods)
-        return None if is_first_half else self.remembered.rows(key_of(work.run, envelope), envelope.shards)
+        if work.rows is not None or is_first_half:
+            return work.rows
+        return self.remembered.rows(key_of(work.run, envelope), envelope.shards)
 
-    def _summary(self, message: Message, rows: Rows) -> StepSummary:
+    def _summary(self, message: Message | Reduced, rows: Rows, are_stored: bool) -> StepSummary | None:
+        """What measuring gives; None for a reduced shard of other rows, unless those are what the store answered."""
+        if isinstance(message, Reduced):
+            try:
+                return accepted(message, rows.run)
+            except Refusal as refusal:
+                if refusal.kind != METHODS_CHANGED or are_stored:
+                    raise
+                return None
         try:
-            return self._measurer.measure(message.batch, rows.run, origin_of(message))
+            with self._metrics.timed("measure"):
+                return self._measurer.measure(message.batch, rows.run, origin_of(message))
         finally:
             self.fallbacks.tell()
 
@@ -260,17 +311,10 @@ class Shards:
         self.remembered.asked(unclear.claim.key, Rows.of(known.methods))
         return known
 
-    async def _again(self, work: Work, unclear: Unclear) -> Outcome:
-        """Of a shard that is stored already what is stored."""
-        assert work.known is not None and isinstance(work.known.answer, StepSummary)
-        record = replace(unclear.claim, summary=work.known.answer)
-        measured = await self._decoder.run(lambda: _finished(work, unclear.envelope, record, False))
-        return await self._outcome(work, measured, await self._writer.ingest(measured.record))
-
     async def _outcome(self, work: Work, measured: Measured, receipt: Receipt | None) -> Outcome:
         """Count a stored shard once; a duplicate answers the figures of the shard that is stored."""
         if receipt is None:
-            return Outcome(measured.envelope, measured.told, None, work.known)
+            return Outcome(measured.envelope, measured.told, None, measured.known)
         if receipt.unmerged is not None:
             receipt = await self._merged(work.run, receipt)
         seconds = time.perf_counter() - measured.at
@@ -301,7 +345,7 @@ class Shards:
             return receipt
 
 
-def _finished(work: Work, envelope: Envelope, record: ShardRecord, is_first_half: bool) -> Measured:
+def _finished(work: Work, envelope: Envelope, record: ShardRecord, is_first_half: bool = False) -> Measured:
     """What is stored and told is made here and not on the writer's thread, which serves every shard.
 
     Told first: headline figures, which are prepared, are read off all figures where these were made.
@@ -309,4 +353,4 @@ def _finished(work: Work, envelope: Envelope, record: ShardRecord, is_first_half
     told = work.tell(record.summary)
     if not is_first_half and record.blob is None:
         record = prepared(record)
-    return Measured(envelope, is_first_half, record, told, time.perf_counter())
+    return Measured(envelope, is_first_half, record, told, time.perf_counter(), work.known)

@@ -66,7 +66,8 @@ class Body:
 class Measured:
     """Everything that is stored or told of a message; its tokens and sequence ids are not kept.
 
-    `at`: when it was ready, by time.perf_counter.
+    `told` is empty where the record is one that is stored already: what is stored is told of once it was looked up.
+    `at`: when it was ready, by time.perf_counter. `known`: what the store answered before, None where it was not asked.
     """
 
     envelope: Envelope
@@ -74,6 +75,7 @@ class Measured:
     record: ShardRecord
     told: bytes
     at: float
+    known: Known | None
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ class Store:
 
         A step that is too large to be merged in that transaction is named by its receipt: see `upkeep.merge`.
         """
-        prepared = [record.blob or prepare(record) for record in records]
+        prepared = [prepare(record) if record.blob is None else record.blob for record in records]
         with self._writing() as connection:
             answers = ingest.ingest(
                 connection, records, prepared, self._judging, self._recent, self._memories, self._clock(), self._failed

@@ -77,6 +77,20 @@ def test_a_few_trailers_are_read_and_ignored(service: Service) -> None:
             assert answer_of(connection)[0] == 200
 
 
+@pytest.mark.parametrize("size", [30_000, 60_000])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_may_come_long_after_a_large_head(service: Service, size: int, chunked: bool) -> None:
+    body = json_bytes(step=4)
+    length, sent = b"Content-Length: %d" % len(body), body
+    if chunked:
+        length, sent = b"Transfer-Encoding: chunked", b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+    with service.connect() as connection:
+        connection.sendall(HEAD + b"Cookie: " + b"a" * size + b"\r\n" + length + b"\r\n\r\n")
+        time.sleep(0.1)
+        connection.sendall(sent)
+        assert answer_of(connection)[0] == 200
+
+
 def test_an_answer_that_comes_before_the_end_of_the_body_ends_the_connection(service: Service) -> None:
     before = service.at_rest()
     with service.connect() as connection:

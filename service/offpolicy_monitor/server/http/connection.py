@@ -155,6 +155,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Judge the head, then let the application answer."""
         self._head_ended()
+        self._idle_bytes = 0
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         fault = self._head_too_large() if size > self._settings.max_head_bytes else None
         if len(self.url) > MAX_URL_BYTES:

@@ -4,7 +4,7 @@ A shard is known by its key alone; its digest says whether the same key brings t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from offpolicy_monitor.errors import Refusal
@@ -29,7 +29,8 @@ class ShardRecord:
     """One measured shard. `shards`: how many its gradient step has; `digest`: 16 bytes; `received_at`: unix seconds.
 
     `methods`: the rows it was measured by, as the run has them; the shard is refused by Outdated where others run.
-    `blob`: the summary's stored form, where it was prepared already (store.write.prepare).
+    `blob`: the summary's stored form, where it was prepared already (store.write.prepare); empty where the summary is
+    the one that the store answered for this shard, of which nothing is written and nothing looked up again.
     """
 
     key: ShardKey
@@ -43,6 +44,15 @@ class ShardRecord:
     dtypes: dict[str, str] = field(default_factory=dict)
     methods: Sequence[Mapping[str, Any]] | Literal["any"] | None = "any"
     blob: bytes | None = field(default=None, repr=False)
+
+    def as_stored(self, summary: StepSummary) -> "ShardRecord":
+        """The record of a shard that is stored already, with the summary that the store answered."""
+        return replace(self, summary=summary, blob=b"")
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it is `as_stored`; such a shard is refused by Outdated where it is not there any more."""
+        return self.blob == b""
 
 
 class Outdated(Refusal):

@@ -80,9 +80,9 @@ def ingest(
 
 
 def _outdated(record: ShardRecord, held: Mapping[str, HeldRun], ledger: Ledger) -> Outdated | None:
-    """Whether a shard that is new was measured by other rows than its run has now."""
+    """Whether a shard that is new was measured by other rows than its run has now, or was not new a moment ago."""
     is_of = record.methods == "any" or record.methods == held[record.key.run].methods
-    return None if is_of or ledger.has(record.key) else Outdated()
+    return None if (is_of and not record.is_stored) or ledger.has(record.key) else Outdated()
 
 
 def _reopened(run: HeldRun, name: str, ledger: Ledger) -> HeldRun:

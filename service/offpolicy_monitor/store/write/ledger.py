@@ -72,7 +72,8 @@ class Ledger:
             return _receipt(step, self.accepted[key].summary, duplicate=True)
         assert self.stored_summary is not None
         # Of a settled step it is not kept any more; equal content has equal figures.
-        return _receipt(step, self.stored_summary(key) or record.summary, duplicate=True)
+        found = None if record.is_stored else self.stored_summary(key)
+        return _receipt(step, found or record.summary, duplicate=True)
 
     def _supersede(self, minibatches: dict[int, GradientStep]) -> None:
         for step in minibatches.values():
