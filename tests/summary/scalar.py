@@ -49,7 +49,7 @@ def figures(summary: StepSummary) -> dict[str, Any]:
                 "positive": int(batch.get("positive_tokens", 0)),
                 "exact_zero": int(batch.get("exact_zero_tokens", 0)),
             },
-            "zero_filled_tokens": int(batch.get("zero_filled_tokens", 0)),
+            "zero_filled_tokens": batch.get("zero_filled_tokens", None if batch else 0),
             "gaps": {path.removeprefix("gaps/"): _gap(arrays, path) for path in arrays.under("gaps")},
             "methods": methods,
             "attribution": attribution(arrays.record("cross")),

@@ -1,5 +1,6 @@
 """The layout: every number of a summary is a row of it, and merging follows from what rows declare."""
 
+import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ from offpolicy_monitor.summary import StepSummary
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.layout import LAYOUT
 from offpolicy_monitor.summary.merge import merged
-from offpolicy_monitor.summary.rows import PART, SPARSE, Layout, Row, Table, count, magnitude, number
+from offpolicy_monitor.summary.rows import AS_ARRAYS, PART, SPARSE, Layout, Row, Table, count, magnitude, number
 from offpolicy_monitor.summary.scheme import COUNTS, Run, Scheme, runs, scheme_of, union
 from offpolicy_monitor.summary.stacked import Stacked
 from offpolicy_monitor.summary.stored import version_3
@@ -238,3 +239,32 @@ def test_shards_of_many_ranks_share_what_their_common_tables_come_to() -> None:
                     assert [moved[index] for index in range(span.start, span.stop)] == [
                         *range(whole.spans[name].start, whole.spans[name].stop)
                     ]
+
+
+#: Of each version that buffers were stored in, what `declared` gave when it was the newest.
+DECLARED = {
+    3: "3460c279f59f121e",
+    4: "da258b04fa2ae465",
+    5: "b4babfce868490ce",
+    6: "6571d273571321de",
+    7: "6a6ea6142359a92c",
+}
+
+
+def declared(version: int) -> str:
+    """What decides where a number stands in a stored buffer of a version, and how it merges, in few characters."""
+    rows = [
+        (table.key, row.name, row.kind, row.shape, row.merge)
+        for table in LAYOUT.tables
+        for row in table.rows
+        if row.since <= version
+    ]
+    return hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
+
+
+@pytest.mark.parametrize("version", range(AS_ARRAYS, LAYOUT.version + 1))
+def test_what_was_stored_once_stays_declared_as_it_was(version: int) -> None:
+    assert declared(version) == DECLARED.get(version), (
+        f"{declared(version)} is not what summaries of version {version} were stored by, which would be read wrong. "
+        f"A row that is added needs a `since` beyond {max(DECLARED)}, and that version a line in DECLARED"
+    )

@@ -110,6 +110,16 @@ def test_the_noise_floor_is_absent_from_every_merge_with_a_summary_of_version_6(
         assert "noise_floor" not in summary.figures() and "longest_fraction" in summary.figures()
 
 
+@pytest.mark.parametrize("older", [VERSION_1, VERSION_2], ids=["1", "2"])
+def test_a_count_of_the_batch_that_an_older_summary_lacks_is_absent_from_every_merge_with_it(older: Path) -> None:
+    old, new = from_bytes(older.read_bytes()), from_bytes(VERSION_3.read_bytes())
+    assert new.figures()["zero_filled_tokens"] > 0
+    for summary in (old, old.merge(new), new.merge(old), from_bytes(to_bytes(new.merge(old)))):
+        figures = summary.figures()
+        assert figures["zero_filled_tokens"] is None and figures["suspect_tokens"]["exact_zero"] is not None
+    assert StepSummary.empty().figures()["zero_filled_tokens"] == 0
+
+
 def test_a_histogram_of_version_2_is_steps_between_counts_and_what_is_above_a_split() -> None:
     counts = version_2.histogram([5, 3, 2, -1, 4, 1, 1])
     assert {index: counts[index] for index in np.flatnonzero(counts)} == {10: 2, 13: 1, 14: 5}

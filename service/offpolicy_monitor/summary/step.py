@@ -142,7 +142,7 @@ class StepSummary(Once):
 
     def _of_batch(self, wanted: Wanted) -> dict[str, Any]:
         """The same of a shard."""
-        counts = {name: int(self.batch.get(name, 0)) for name in _BATCH_COUNTS}
+        counts = {name: self._count(name) for name in _BATCH_COUNTS}
         return {
             **{name: counts[name] for name in ("tokens", "sequences", "empty_sequences")},
             "excluded_tokens": {"nonfinite": counts["nonfinite_tokens"]},
@@ -151,6 +151,11 @@ class StepSummary(Once):
             "attribution": finite(attribution(self.cross)),
             **finite({**_batch_means(self.batch), **_of_shards(self.arrays, wanted)}),
         }
+
+    def _count(self, name: str) -> int | None:
+        """A count of the batch; None where an older shard lacks it, and 0 of nothing."""
+        found = self.batch.get(name, None if self.batch else 0)
+        return None if found is None else int(found)
 
 
 _BATCH_COUNTS: Final = tuple(row.name for row in BATCH.rows)

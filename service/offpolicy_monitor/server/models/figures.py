@@ -15,7 +15,7 @@ SequenceFigures = Annotated[Figures, WithJsonSchema(OF_ONE_SEQUENCE)]
 #: Fields that every merged step has, and every answer about a shard; any other may be absent or null.
 ALWAYS_OF_A_STEP: Final = ("gaps", "methods")
 ALWAYS_OF_A_SHARD: Final = (
-    *("tokens", "sequences", "empty_sequences", "excluded_tokens", "suspect_tokens", "zero_filled_tokens"),
+    *("tokens", "sequences", "empty_sequences", "excluded_tokens", "suspect_tokens"),
     *ALWAYS_OF_A_STEP,
 )
 
