@@ -1,6 +1,8 @@
 """The command line: help without the server's libraries, exit statuses, what it prints."""
 
+import importlib.util
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -11,7 +13,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from offpolicy_monitor import __version__
+from offpolicy_monitor import __version__, cli
 from offpolicy_monitor.cli import COMMANDS, main
 from offpolicy_monitor.cli.database import DB_COMMANDS
 from offpolicy_monitor.cli.exports import EXPORT_COMMANDS
@@ -57,6 +59,15 @@ def base_install(*arguments: str) -> subprocess.CompletedProcess[str]:
     """The command where numpy is the only library."""
     code = WITHOUT_LIBRARIES.format(missing=SERVER_LIBRARIES)
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+def test_the_package_says_its_subcommands_in_order_and_where_each_stands() -> None:
+    said = re.sub(r",\n *", ", ", (cli.__doc__ or "").split("\n\n")[1])
+    rows = [re.split(r" {2,}", line.strip()) for line in said.splitlines()]
+    assert [name for names, _ in rows for name in names.split(", ")] == [command.name for command in COMMANDS]
+    for _, modules in rows:
+        for module in modules.split(", "):
+            assert importlib.util.find_spec(f"offpolicy_monitor.{module}") is not None, module
 
 
 @pytest.mark.parametrize("command", HELPS, ids=" ".join)

@@ -11,7 +11,8 @@ from scripts.docs.markdown import table
 HEAD = """# Figures
 
 Every figure that is answered, by its path: the keys from the top of a step's answer to a number, joined by dots. The
-path is the same everywhere: `GET /v1/runs/{run}/series?field=` plots it, alert rules and diagnoses look at it. `{gap}`
+path is the same everywhere: `GET /v1/runs/{run}/series?field=` plots it, alert rules and diagnoses look at it; the
+evidence of a diagnosis, which is of the mismatch alone, leaves `gaps.` out. `{gap}`
 is `mismatch`, `staleness` or `total`, `{method}` the name of a row, `{index}` that of an entry of a list, from 0; what
 stands at `correction` is of the row that the run says it really uses. Formulas are in [methods.md](methods.md), the
 families that show gauges in [metrics.md](metrics.md).

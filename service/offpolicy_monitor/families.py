@@ -1,8 +1,8 @@
 """The metric families as data: name, type, help, unit, labels, and the field of a run's row each sample is read from.
 
-Read by the exposition, by docs/metrics.md and by the dashboard tests. Knows names only: no registry, no database, no
-figures. What a figure's gauge reads is said by the figure's own row (figures); `{label}` in a path stands for "each key
-here, as that label". Of two sources that give the same labels, the first that has a figure counts.
+Read by the exposition, by docs/metrics.md and by the dashboard tests. Knows names alone, no registry and no
+database. What a figure's gauge reads is said by the figure's own row (figures); `{label}` in a path stands for "each
+key here, as that label". Of two sources that give the same labels, the first that has a figure counts.
 """
 
 import math

@@ -4,6 +4,7 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 from offpolicy_monitor import core
 from offpolicy_monitor.core.advantages import Advantages, signs_of
+from offpolicy_monitor.core.cells import Divided
 from offpolicy_monitor.core.columns import token_columns
 from offpolicy_monitor.core.corrections import Decided, Group, Placed
 from offpolicy_monitor.core.decision import drop_terms, split_sums
@@ -35,7 +37,7 @@ from offpolicy_monitor.core.second_moment import beyond_second_moment
 from offpolicy_monitor.core.signature import grid_counts, neighbour_sums, regression_sums
 from offpolicy_monitor.methods.rule import Band, Drop
 
-from tests.core.gaps import gap_of_log_ratios
+from tests.core.gaps import gap_of_log_ratios, segments
 
 D64 = torch.float64
 GAPS = gap_of_log_ratios([[0.5, -0.5], [0.25]], dtype=D64)
@@ -183,3 +185,33 @@ def test_marks_that_are_not_of_these_rules_and_splits_that_are_not_of_these_bins
         Layout(-24, 8, 5, torch.zeros(7))
     with pytest.raises(TypeError, match="splits must be"):
         Layout(-24, 8, 5, torch.zeros(2 * LAYOUT.largest_key + 1, dtype=D64))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"centres": torch.zeros(2, dtype=D64)}, ValueError, "centres has shape"),
+        ({"centres": torch.zeros(1)}, TypeError, "centres must be"),
+        ({"advantages": Advantages(WIDE[:2], False, segments(1, 2))}, ValueError, "of other sequences"),
+        ({"pairs": [(0, 2)]}, IndexError, "of 2 policies"),
+        ({"pairs": [(-1, 0)]}, IndexError, "of 2 policies"),
+        ({"crossed": (0, 1)}, IndexError, "of 1"),
+    ],
+)
+def test_gaps_of_what_does_not_go_together_are_refused(
+    changes: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    assert replace(GAPS, advantages=Advantages(WIDE[:2], False, segments(2, 1))).number == 1
+    with pytest.raises(error, match=words):
+        replace(GAPS, **changes)
+
+
+@pytest.mark.parametrize("indices", [[0, 7], [1, 2], [-1, 0]])
+def test_rows_that_are_not_there_are_not_chosen(indices: list[int]) -> None:
+    with pytest.raises(IndexError, match="of 2"):
+        chosen(torch.zeros(2, 3), indices)
+
+
+def test_what_is_added_up_by_no_division_is_refused() -> None:
+    with pytest.raises(ValueError, match="nothing is divided"):
+        Divided({}, [ROW])

@@ -2,8 +2,8 @@
 
     serve, ray                                      cli.serve, cli.ray
     demo, tail, replay                              cli.posts
-    runs, show, alerts, diagnose, whatif, report,
-    backtest                                        cli.questions
+    runs, show, alerts, diagnose, doctor, whatif,
+    report, backtest                                cli.questions, cli.doctor
     db, token, export, methods, settings, version   cli.database, cli.tokens, cli.exports, cli.lists
 
 Exit status: 0 done; 1 it ran and the answer is no (a check failed, the service could not start, or it refused or is

@@ -68,7 +68,7 @@ class Divided:
     columns    the values, [n] float each
     copies     to how many copies of the cells a GPU adds neighbours: threads that add to one number wait for each other
 
-    Raises ValueError for another rank or length, TypeError for another dtype.
+    Raises ValueError without a division and for another rank or length, TypeError for another dtype.
     """
 
     divisions: Mapping[str, tuple[Tensor, int]]
@@ -76,6 +76,8 @@ class Divided:
     copies: int = 1
 
     def __post_init__(self) -> None:
+        if not self.divisions:
+            raise ValueError("nothing is divided")
         check("cells", self._cells[0], -1, of=INTEGERS)
         for values in self._cells[1:]:
             check("cells", values, len(self._cells[0]), of=INTEGERS)

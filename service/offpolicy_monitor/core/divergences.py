@@ -37,8 +37,8 @@ def ratio_and_excess(log_ratio: Tensor) -> Tensor:
 def exponentials(log_ratio: Tensor) -> Exponentials:
     """The exponentials of log-ratios d, nats: [...] float32 or float64 -> [...] float64 each.
 
-    k3 is the estimator of KL(denominator || numerator) of low variance, never negative for |d| <= 80. Raises TypeError
-    for another dtype. Source: Schulman, http://joschu.net/blog/kl-approx.html
+    k3 is the estimator of KL(denominator || numerator) of low variance, never negative for |d| <= 80. Raises ValueError
+    for a single number, TypeError for another dtype. Source: Schulman, http://joschu.net/blog/kl-approx.html
     """
     check("log_ratio", log_ratio)
     d = log_ratio.double()
@@ -62,8 +62,8 @@ def js_terms(log_ratio_abs: Tensor, shrink: Tensor) -> Tensor:
 def probability(log_prob: Tensor) -> Tensor:
     """exp(log-prob): [...] float -> [...] float64.
 
-    A positive log-prob is no probability, but stays in; it is clamped at 80 like every exponent. Raises TypeError for
-    another dtype.
+    A positive log-prob is no probability, but stays in; it is clamped at 80 like every exponent. Raises ValueError for
+    a single number, TypeError for another dtype.
     """
     check("log_prob", log_prob)
     return torch.exp(log_prob.double().clamp(max=EXPONENT_CLAMP))
@@ -72,7 +72,7 @@ def probability(log_prob: Tensor) -> Tensor:
 def bernoulli(log_prob: Tensor) -> tuple[Tensor, ...]:
     """p, 1 - p, log p and log(1 - p) of log-probs, nats; one above 0 is read as 0: [...] float -> four [...] float64.
 
-    1 - p = -expm1(log p), without an epsilon. Raises TypeError for another dtype.
+    1 - p = -expm1(log p), without an epsilon. Raises ValueError for a single number, TypeError for another dtype.
     """
     check("log_prob", log_prob)
     log = log_prob.double().clamp(max=0.0)

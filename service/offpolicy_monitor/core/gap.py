@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.advantages import Advantages
-from offpolicy_monitor.core.checks import MARKS, NUMBERS, check
+from offpolicy_monitor.core.checks import DOUBLE, MARKS, NUMBERS, check
 from offpolicy_monitor.core.columns import TokenColumns, token_columns
 from offpolicy_monitor.core.device import constant, where
 from offpolicy_monitor.core.divergences import bernoulli, binary_kls
@@ -29,9 +29,11 @@ def chosen(rows: Tensor, indices: Sequence[int]) -> Tensor:
     """Some rows of a stack, in any order and as often as named: [K, ...] -> [len(indices), ...], one row at least.
 
     Rows are of any number's dtype, which they keep; those that stand evenly apart are not copied. Raises ValueError for
-    a single number, TypeError for another dtype.
+    a single number, IndexError for a row that is not there, TypeError for another dtype.
     """
     check("rows", rows, of=NUMBERS)
+    if not all(0 <= index < len(rows) for index in indices):
+        raise IndexError(f"rows {list(indices)} of {len(rows)}")
     step = indices[1] - indices[0] if len(indices) > 1 else 1
     if step > 0 and all(second - first == step for first, second in pairwise(indices)):
         return rows[indices[0] : indices[-1] + 1 : step]
@@ -59,7 +61,10 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Gaps:
-    """Gaps over the same tokens. Raises ValueError for another rank or length, TypeError for another dtype.
+    """Gaps over the same tokens.
+
+    Raises ValueError for another rank or length, and for advantages of other sequences, IndexError for a pair of
+    policies or two gaps that are not there, TypeError for another dtype.
 
     policies    [C, T] float32 or float64: log-probs, nats, finite; 0 where they were not
     pairs       which policy is the numerator of each gap, and which its denominator
@@ -79,6 +84,13 @@ class Gaps:
     def __post_init__(self) -> None:
         check("policies", self.policies, -1, self.segments.tokens)
         check("valid", self.valid, self.number, self.segments.tokens, of=MARKS)
+        check("centres", self.centres, self.number, of=DOUBLE)
+        if self.advantages is not None and not self.advantages.segments.are(self.segments):
+            raise ValueError("advantages are of other sequences")
+        if not all(0 <= side < len(self.policies) for pair in self.pairs for side in pair):
+            raise IndexError(f"pairs {list(self.pairs)} of {len(self.policies)} policies")
+        if not all(0 <= gap < self.number for gap in self.crossed or ()):
+            raise IndexError(f"gaps {self.crossed} of {self.number}")
 
     @property
     def number(self) -> int:

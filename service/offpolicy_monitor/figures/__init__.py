@@ -1,7 +1,7 @@
 """The figures that are answered: one row per figure, and the one language that names them.
 
-path is the language; figure what a row is, rows the rows, catalogue all of them. It computes none, and knows neither
-torch nor the database.
+path is the language, rows the rows, and catalogue all of them; what a row is stands in summary.figure. It computes
+none, and knows neither torch nor the database.
 """
 
 from offpolicy_monitor.figures.catalogue import (

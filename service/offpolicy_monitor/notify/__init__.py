@@ -1,7 +1,8 @@
 """Tells people of alerts without Prometheus: a signed webhook on each change, Alertmanagers as long as an alert lasts.
 
-ports says what a target needs of the rest; webhook and alertmanager are the targets; sending posts; backoff paces what
-failed; notifier runs one lane per target. Knows neither the database nor the settings, and evaluates no rule.
+ports says what a target needs of the rest; webhook and alertmanager are the targets, made by targets, and words what
+they say; http posts; backoff paces what failed; notifier runs one lane per target. Knows neither the database nor the
+settings, and evaluates no rule.
 """
 
 from offpolicy_monitor.notify.notifier import Notifier

@@ -1,4 +1,4 @@
-"""RulesJudge: the rules of alerts as the judge that the store asks. The one place that knows both.
+"""RulesJudge: the rules of alerts as the judge that the store asks. The one place that joins both to judge.
 
 It turns a run's row into the terms it is judged by, and rows of alerts into episodes and back.
 """

@@ -1,7 +1,7 @@
 """Failures of the database, translated into what the caller can do about them.
 
-The one place in the store that catches driver errors. A defect of ours (a wrong statement, a broken constraint) is not
-translated: it stays an alarm. A database that is a file is named: whoever reads the message may have several.
+The one place in the store that says what driver errors mean. A defect of ours (a wrong statement, a broken constraint)
+is not translated: it stays an alarm. A database that is a file is named: whoever reads the message may have several.
 """
 
 import errno

@@ -1,7 +1,7 @@
 """The arrays that a body may hold, as a table of rows, and how one of them is refused.
 
 Knows names, dtypes and values that are allowed; not how either media type spells them, and not how the arrays fit
-together (layout). Trainers import it: it needs numpy and this project's errors alone.
+together (layout). Trainers import it: it needs numpy, and this project's errors and vocabulary.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Decides what a group of shards does to their steps: a pure function of what is stored and of what arrives.
 
 Each shard is stored once, refused or known already; a refusal leaves no trace. All minibatches of a step share one
-attempt (the newest) and one number of shards. Knows no database: `ingest` loads a Ledger and writes what it decided.
+attempt (the newest) and one number of shards. Asks no database: `ingest` loads a Ledger and writes what it decided.
 """
 
 from collections.abc import Callable, Mapping
