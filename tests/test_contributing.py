@@ -23,7 +23,7 @@ MARKS: Final = {
     "summary/gap.py": '        "k1": lambda sums: -sums["log_ratio"] / sums["tokens"],\n',
     "summary/batch.py": '    ),\n    "what was sent",\n',
     "measure/counts.py": "            **_suspects(batch),\n",
-    "figures/rows/gaps.py": '    Figure("k1", "nats", "`-d`"',
+    "figures/rows/gaps.py": '    Figure("k1", "nats", "mean of `-d`"',
     "summary/tables/rewards.py": "",
     "summary/tables/__init__.py": "    whatif.KIND,\n",
     "alerts/rules.py": ")  # fmt: skip\n\n_BY_NAME",

@@ -1,8 +1,5 @@
 """docs/figures.md, and the tables of a gap's figures in docs/methods.md: all from the rows of the catalogue."""
 
-from collections.abc import Iterable
-from itertools import groupby
-
 from offpolicy_monitor.figures import FIGURES, Figure
 from offpolicy_monitor.figures.rows.gaps import OF_SEQUENCES, OF_TOKENS
 
@@ -32,24 +29,20 @@ def figures_page() -> str:
 
 
 def token_table() -> str:
-    """The figures of a gap, those of one formula in one row."""
-    rows = ((_names(group), group[0].meaning, group[0].code, group[0].source) for group in _groups(OF_TOKENS))
+    """The figures of a gap: formula, code and source."""
+    rows = ((_name(one), one.meaning, one.code, one.source) for one in OF_TOKENS)
     return table(("figure", "formula", "code", "source"), rows)
 
 
 def sequence_table() -> str:
     """The same of its sequences."""
-    rows = ((_names(group), group[0].meaning) for group in _groups(OF_SEQUENCES))
+    rows = ((_name(one), one.meaning) for one in OF_SEQUENCES)
     return table(("figure of `sequence`", "formula"), rows)
 
 
-def _groups(figures: Iterable[Figure]) -> list[list[Figure]]:
-    return [list(group) for _, group in groupby(figures, lambda one: (one.meaning, one.code, one.source))]
-
-
-def _names(group: Iterable[Figure]) -> str:
-    """Names as in a gap's answer, without the quantiles' own."""
-    return ", ".join(f"`{one.path.removesuffix('.{quantile}').rpartition('.')[2]}`" for one in group)
+def _name(figure: Figure) -> str:
+    """Its name as in a gap's answer, that of the quantiles without their own."""
+    return f"`{figure.path.removesuffix('.{quantile}').rpartition('.')[2]}`"
 
 
 def _gauge(figure: Figure) -> str:

@@ -6,11 +6,11 @@ from offpolicy_monitor.client.backoff import delay
 NOW = 784111777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 
 
-@pytest.mark.parametrize(("attempts", "least", "most"), [(1, 0.125, 0.25), (2, 0.25, 0.5), (4, 1.0, 2.0), (99, 5, 10)])
+@pytest.mark.parametrize(("failures", "least", "most"), [(1, 0.125, 0.25), (2, 0.25, 0.5), (4, 1.0, 2.0), (99, 5, 10)])
 def test_the_wait_doubles_up_to_ten_seconds_and_is_drawn_from_its_upper_half(
-    attempts: int, least: float, most: float
+    failures: int, least: float, most: float
 ) -> None:
-    drawn = [delay(attempts, None, NOW) for _ in range(200)]
+    drawn = [delay(failures, None, NOW) for _ in range(200)]
     assert least <= min(drawn) < max(drawn) <= most
     assert max(drawn) - min(drawn) > 0.8 * (most - least)
 

@@ -58,7 +58,7 @@ def test_what_is_being_sent_counts_and_is_not_dropped() -> None:
     assert found is not None and waiting.done(found[0]) and waiting.used == 0
 
 
-def test_what_rests_between_two_attempts_may_be_dropped() -> None:
+def test_what_rests_between_two_tries_may_be_dropped() -> None:
     waiting, dropped = queue(10)
     put(waiting, "a", 6)
     found = waiting.take()

@@ -397,6 +397,14 @@ def test_cppo_allows_less_the_further_a_prefix_has_drifted_and_more_late_in_a_se
     assert dropped(rules.cppo(inward, delta=0.0, **fixed)) == [0, 1, 0, 1, 0, 0]
 
 
+@pytest.mark.parametrize("wrong", [1.0, 65.0, 80.0])
+def test_cppo_drops_the_same_before_a_log_prob_that_is_none(wrong: float) -> None:
+    row = {"delta": 0.15, "budget": 0.0, "budget_max": 0.0, "w_min": 1.0}
+    steady, half = [math.log(0.6)] * 4, [[math.log(0.5)] * 5]
+    assert dropped(rules.cppo(gap_of([[*steady, wrong]], half, [1.0], D64), **row)) == [0, 1, 1, 1, 1]
+    assert dropped(rules.cppo(gap_of([[*steady[:2], wrong, *steady[2:]]], half, [1.0], D64), **row)) == [0, 1, 1, 1, 1]
+
+
 def test_the_budget_of_cppo_is_a_quantile_of_the_sequence_within_its_bounds() -> None:
     # of 0.02, 0.03 ... 0.12 the 0.9 quantile is 0.11
     rising = [0.02 + 0.01 * k for k in range(11)]

@@ -5,6 +5,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ CALLS: dict[Callable[..., Any], tuple[Any, ...]] = {
     rerouted: (IDS, IDS),
     routing_sums: (IDS, IDS, np.ones(2, np.bool_)),
     counts_before: (MARKS, GAPS.segments),
-    sums_before: (ROW, GAPS.segments),
+    sums_before: (ROW, GAPS.segments, 1.0),
     signs_of: (ROW,),
     split_sums: (MARKS[None], ROW[None, None], [0]),
     GAPS.segments.sum: (ROW,),
@@ -162,7 +163,7 @@ def test_values_of_other_lengths_are_refused_by_sequences() -> None:
     for reduce in (GAPS.segments.sum, GAPS.segments.spread):
         with pytest.raises(ValueError, match="values has shape"):
             reduce(torch.zeros(4))
-    for found in (ascending, sums_before):
+    for found in (ascending, partial(sums_before, most=1.0)):
         with pytest.raises(ValueError, match="values has shape"):
             found(torch.zeros(4), GAPS.segments)
     with pytest.raises(ValueError, match="marks has shape"):

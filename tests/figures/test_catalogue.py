@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -17,6 +18,9 @@ from offpolicy_monitor.diagnosis.hypotheses import HYPOTHESES
 from offpolicy_monitor.families import BY_NAME, RUN_GAUGES
 from offpolicy_monitor.figures import FIGURES, HEADLINE, from_headline, headline, is_headline, is_known, walk
 from offpolicy_monitor.figures.path import expression, matches, names, tree
+from offpolicy_monitor.figures.rows.batch import BATCH
+from offpolicy_monitor.figures.rows.gaps import OF_SEQUENCES, OF_TOKENS
+from offpolicy_monitor.figures.rows.methods import METHOD
 from offpolicy_monitor.store.rows.step_columns import READERS
 from offpolicy_monitor.summary.figure import Figure
 
@@ -141,6 +145,22 @@ def test_no_figure_has_two_rows() -> None:
 
 def test_every_figure_says_what_it_is() -> None:
     assert [figure.path for figure in FIGURES if not figure.meaning] == []
+
+
+@pytest.mark.parametrize("rows", [BATCH, OF_TOKENS, OF_SEQUENCES, METHOD], ids=["step", "gap", "sequence", "method"])
+def test_no_two_figures_of_a_step_a_gap_or_a_method_say_the_same(rows: tuple[Figure, ...]) -> None:
+    assert [meaning for meaning, count in Counter(figure.meaning for figure in rows).items() if count > 1] == []
+    assert [figure.path for figure in rows if "the same" in figure.meaning + figure.source] == []
+
+
+@pytest.mark.parametrize(
+    ("end", "word"),
+    [("_mean", "mean "), ("_std", "standard deviation "), ("_min", "the smallest "), ("_max", "the largest ")],
+)
+def test_a_figure_of_a_gap_says_which_of_a_quantity_it_is(end: str, word: str) -> None:
+    by_word = {figure.path for figure in (*OF_TOKENS, *OF_SEQUENCES) if figure.meaning.startswith(word)}
+    by_name = {figure.path for figure in (*OF_TOKENS, *OF_SEQUENCES) if figure.name.endswith(end)}
+    assert len(by_name) > 2 and by_name <= by_word
 
 
 def test_what_is_kept_narrow_is_some_hundred_figures_of_a_run_that_sends_everything(answered: dict[str, float]) -> None:

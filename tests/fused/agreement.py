@@ -1,6 +1,7 @@
 """How close two summaries of one batch must be: every count and bin the same, sums to 1e-6 of their magnitudes.
 
-Binary KLs are float64 in torch and float32 in the pass: they are in the same bins but for those within 1e-6 of an edge.
+Scores that are sums, and binary KLs, which are float64 in torch and float32 in the pass, are in the same bins but for
+those within 1e-6 of an edge.
 """
 
 import math
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from offpolicy_monitor.batch import RaggedBatch
 from offpolicy_monitor.summary import cells
+from offpolicy_monitor.summary.histogram import bin_edges
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS, LOGPROBS
 
@@ -23,7 +25,22 @@ Doubles = NDArray[np.float64]
 RELATIVE = 1e-6
 OF_MAGNITUDE = 1e-6
 EDGE = 1e-6
-EDGES = np.unique([*cells.TOKEN_BINS.magnitudes, *cells.SEQUENCE_BINS.magnitudes, *cells.LENGTH_BINS.magnitudes])
+EDGES = np.unique(
+    [
+        *(edge for bins in (cells.TOKEN_BINS, cells.SEQUENCE_BINS, cells.LENGTH_BINS) for edge in bins.magnitudes),
+        *(edge for edge in np.abs(np.concatenate(bin_edges())) if 0 < edge < math.inf),
+    ]
+)
+#: Scores that add up what tokens have of d.
+OF_SEQUENCES: Mapping[str, Callable[[Doubles], Doubles]] = {
+    "log_geometric_ratio": lambda d: d,
+    "log_product_ratio": lambda d: d,
+    "k2_mean": lambda d: d * d / 2,
+    "k2_sum": lambda d: d * d / 2,
+    "k3_mean": lambda d: _k3(d, np.exp(d)),
+    "k3_sum": lambda d: _k3(d, np.exp(d)),
+    "growth_mean": lambda d: np.expm1(np.abs(d)),
+}
 #: Squares of float32 log-ratios below 1e-19 are no normal float32 numbers.
 SMALLEST = 1e-30
 
@@ -90,7 +107,7 @@ def assert_same(batch: RaggedBatch, got: StepSummary, expected: StepSummary) -> 
     assert mine.keys() == theirs.keys()
     whole = _square_of_log_probs(batch)
     for path, record in theirs.items():
-        moved = _tokens_near_an_edge(batch, path.split("/")[1]) if "/kl_" in path else 0
+        moved = _tokens_near_an_edge(batch, *path.split("/")[1:3]) if path.startswith(("histograms/", "whatif/")) else 0
         if moved:
             assert_moved(path, mine[path], record, 2 * moved)
         else:
@@ -104,15 +121,31 @@ def _square_of_log_probs(batch: RaggedBatch) -> float:
     return float((sent[np.isfinite(sent)] ** 2).sum())
 
 
-def _tokens_near_an_edge(batch: RaggedBatch, gap: str) -> int:
-    """Tokens of the sequences in which a binary KL is within EDGE of an edge of what-if cells."""
-    a, b = (batch.columns[name].astype(float).clip(max=0.0) for name in GAP_LOGPROBS[gap])
-    with np.errstate(invalid="ignore"):
-        scores = np.concatenate([binary_kl(b, a), binary_kl(a, b)])
-    near = (np.abs(scores[:, None] / EDGES - 1) < EDGE).any(1)
-    tokens = np.flatnonzero(near) % max(batch.tokens, 1)
-    sequences = np.unique(np.searchsorted(batch.offsets, tokens, side="right") - 1)
-    return int(np.diff(batch.offsets)[sequences].sum())
+def _tokens_near_an_edge(batch: RaggedBatch, gap: str, score: str) -> int:
+    """Tokens of the sequences in which a score is within EDGE of an edge of its bins, be it of what it adds up."""
+    of_policies = [batch.columns[name].astype(float) for name in GAP_LOGPROBS[gap]]
+    if score.startswith("kl_"):
+        a, b = (values.clip(max=0.0) for values in of_policies)
+        with np.errstate(invalid="ignore"):
+            values = np.concatenate([binary_kl(b, a), binary_kl(a, b)])
+            near = (np.abs(values[:, None] / EDGES - 1) < EDGE).any(1)
+        owners = np.searchsorted(batch.offsets, np.flatnonzero(near) % max(batch.tokens, 1), side="right") - 1
+    elif score in OF_SEQUENCES:
+        with np.errstate(invalid="ignore", over="ignore"):
+            d = of_policies[0] - of_policies[1]
+            terms, weights = OF_SEQUENCES[score](np.clip(d, -80.0, 80.0)), np.isfinite(d)
+            found, sizes, counts = (
+                np.add.reduceat(np.append(np.where(weights, values, 0.0), 0.0), batch.offsets[:-1])
+                for values in (terms, np.abs(terms), np.ones(len(d)))
+            )
+            if score.endswith("_mean") or score == "log_geometric_ratio":
+                found, sizes = found / np.maximum(counts, 1), sizes / np.maximum(counts, 1)
+        found[np.diff(batch.offsets) == 0] = np.inf  # of an empty one reduceat takes what is behind it
+        near = np.abs(np.abs(found)[:, None] - EDGES) <= EDGE * np.maximum(EDGES, sizes[:, None])
+        owners = np.flatnonzero(near.any(1))
+    else:
+        return 0
+    return int(np.diff(batch.offsets)[np.unique(owners)].sum())
 
 
 def binary_kl(log_q: Doubles, log_p: Doubles) -> Doubles:

@@ -1,4 +1,4 @@
-"""Back-off: how long a trainer waits before its next attempt.
+"""Back-off: how long a trainer waits before it tries again.
 
 A thousand ranks must not come back at once, so waits are drawn at random; a service that says when to come back is
 believed, within bounds, and not before: those that were told the same time come back spread over a while.
@@ -16,12 +16,12 @@ SPREAD = 0.25  # of what was asked for, but at least LEAST_SPREAD seconds: what 
 LEAST_SPREAD = 1.0
 
 
-def delay(attempts: int, retry_after: str | None, now: float | None = None) -> float:
-    """Seconds to wait after `attempts` failures (1 or more): a random half to all of FIRST * 2^(attempts - 1).
+def delay(failures: int, retry_after: str | None, now: float | None = None) -> float:
+    """Seconds to wait after so many failures (1 or more): a random half to all of FIRST * 2^(failures - 1).
 
     At most LONGEST, unless `Retry-After` (seconds or an HTTP date) asks for more: then that, and some more at random.
     """
-    own = doubled(attempts, FIRST, LONGEST, random.random())
+    own = doubled(failures, FIRST, LONGEST, random.random())
     asked = min(asked_for(retry_after, time.time() if now is None else now) or 0.0, LONGEST_ASKED)
     if asked <= 0:
         return own

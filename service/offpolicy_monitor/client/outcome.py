@@ -1,6 +1,6 @@
 """Outcome: what an answer, or none, means for the shard that was posted.
 
-Knows statuses of the contract and which of them are worth another attempt. Knows no threads and no queue.
+Knows statuses of the contract and which of them are worth another try. Knows no threads and no queue.
 """
 
 from collections import Counter
@@ -12,17 +12,17 @@ from offpolicy_monitor.client.connection import Answer
 Kind = Literal["sent", "again", "gone", "refused"]
 ALWAYS = 1 << 62
 
-# 4xx that another attempt may mend, by themselves or with time.
+# 4xx that another try may mend, by themselves or with time.
 TEMPORARY = (408, 425, 429)
 ROLLOUT_GONE = 410
-# A defect of the service, which says so in a document. Another attempt may meet a mended one, but a shard must not
+# A defect of the service, which says so in a document. Another try may meet a mended one, but a shard must not
 # stand before all others for good. Any other 500 is of what stands between, as 502: Ray's proxy has no other answer
 # where a replica has died, or none is there.
-DEFECT, DEFECT_KIND, DEFECT_ATTEMPTS = 500, "internal", 5
+DEFECT, DEFECT_KIND, DEFECT_TRIES = 500, "internal", 5
 # Rows of methods that change with every shard, or steps that others take every time, are somebody else's trouble.
-OUTDATED_ATTEMPTS = 5
+OUTDATED_TRIES = 5
 # Who is not let in may be within seconds: services notice new tokens by and by.
-NO_ENTRY, ENTRY_ATTEMPTS = (401, 403), 7
+NO_ENTRY, ENTRY_TRIES = (401, 403), 7
 # A body that breaks the connection each time (a proxy's limit, for one) would stand there for good as well.
 BROKEN_ATTEMPTS = 20
 
@@ -67,9 +67,9 @@ def of_answer(answer: Answer) -> Outcome:
     if status == ROLLOUT_GONE:
         return Outcome("gone", "410", answer.detail)
     if status in NO_ENTRY:
-        return Outcome("again", str(status), f"{answer.detail}; set OFFPOLICY_TOKEN", most=ENTRY_ATTEMPTS)
+        return Outcome("again", str(status), f"{answer.detail}; set OFFPOLICY_TOKEN", most=ENTRY_TRIES)
     if status in TEMPORARY or status >= 500:
-        most = DEFECT_ATTEMPTS if (status, answer.kind) == (DEFECT, DEFECT_KIND) else ALWAYS
+        most = DEFECT_TRIES if (status, answer.kind) == (DEFECT, DEFECT_KIND) else ALWAYS
         return Outcome("again", str(status), answer.detail, answer.retry_after, most)
     return Outcome("refused", str(status), answer.detail)
 

@@ -76,7 +76,7 @@ class ByteQueue(Generic[Item]):
             return ticket in self._items
 
     def rest(self, ticket: int, seconds: float) -> bool:
-        """Sleep between two attempts, during which the item may be dropped; False where it was."""
+        """Sleep between two tries, during which the item may be dropped; False where it was."""
         end = time.monotonic() + seconds
         with self._changed:
             self._busy, self._resting = None, ticket

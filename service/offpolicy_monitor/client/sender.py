@@ -93,7 +93,7 @@ class Sender:
             self._count(found)
 
     def _rest(self, ticket: int, found: Outcome) -> bool:
-        """Wait before the next attempt; False where the shard was given up meanwhile, of which nothing is said here."""
+        """Wait before the next try; False where the shard was given up meanwhile, of which nothing is said here."""
         if not self._queue.holds(ticket):
             return False
         self._counters.tell(found.reason, f"{found.message}; trying again")
@@ -102,11 +102,11 @@ class Sender:
         return self._waited(ticket)
 
     def _waited(self, ticket: int) -> bool:
-        """Sleep until an attempt may be made; False where the shard was dropped meanwhile."""
+        """Sleep until it may be tried again; False where the shard was dropped meanwhile."""
         return self._queue.rest(ticket, self._again_at - time.monotonic())
 
     def _try(self, shard: Shard) -> Outcome:
-        """One attempt."""
+        """One try."""
         try:
             refusal = self._run.learn(self._exchange, shard)
             if refusal is not None:
@@ -132,9 +132,9 @@ class Sender:
             self._query = ""
             return Outcome("again", "detail", answer.detail)
         if self._run.outdated(answer):
-            return Outcome("again", str(answer.status), answer.detail, most=outcome.OUTDATED_ATTEMPTS)
+            return Outcome("again", str(answer.status), answer.detail, most=outcome.OUTDATED_TRIES)
         if self._run.taken(answer, shard):
-            return Outcome("again", "attempt", answer.detail, most=outcome.OUTDATED_ATTEMPTS)
+            return Outcome("again", "attempt", answer.detail, most=outcome.OUTDATED_TRIES)
         found = outcome.of_answer(answer)
         if found.stored and not found.duplicate:
             self._run.own = True

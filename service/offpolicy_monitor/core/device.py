@@ -1,17 +1,33 @@
 """What follows from the device that tensors are on: how numbers get there, and whether numpy can take what is there."""
 
-from functools import cache
-from typing import Any
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from offpolicy_monitor.core.checks import MARKS, NUMBERS, check
 
+#: Constants that are kept: a service has some forty per device and list of method rows.
+KEPT: Final = 1 << 12
+
 
 def constant(values: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Nested lists of numbers as a tensor. `torch.tensor(..., device=)` would wait for all that a GPU has to do."""
+    """Nested lists of numbers as a tensor, which is brought to the device once and which nobody may change.
+
+    `torch.tensor(..., device=)` would wait for all that a GPU has to do.
+    """
+    return _constant(_frozen(values), dtype, device)
+
+
+@lru_cache(KEPT)
+def _constant(values: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.tensor(values, dtype=dtype).to(device, non_blocking=True)
+
+
+def _frozen(values: Any) -> Any:
+    return tuple(map(_frozen, values)) if isinstance(values, Sequence) else values
 
 
 def where(marks: Tensor, values: Tensor, other: float, out: Tensor | None = None) -> Tensor:

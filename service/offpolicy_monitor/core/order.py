@@ -24,19 +24,18 @@ def counts_before(marks: Tensor, segments: Segments) -> Tensor:
     return _before(marks.long(), segments)
 
 
-def sums_before(values: Tensor, segments: Segments) -> Tensor:
-    """Sum of what comes before each token in its sequence: [..., T] float -> [..., T] float64; values not negative.
+def sums_before(values: Tensor, segments: Segments, most: float) -> Tensor:
+    """Sum of what comes before each token in its sequence: [..., T] float -> [..., T] float64; values from 0 on.
 
-    Two running sums of integers over all tokens, whatever the sequences: each value is, in parts of the largest of its
-    sequence, a multiple of 2^-e and one of 2^-2e, where T sums of 2^e fit into an integer. What came before a sequence
-    is taken away exactly, and takes no digits from it. Raises ValueError for another length, TypeError for another
-    dtype.
+    What is larger than `most` counts as that. Two running sums of integers over all tokens, whatever the sequences: in
+    parts of `most` each value is a multiple of 2^-e and one of 2^-2e, where T sums of 2^e fit into an integer. So what
+    came before a sequence is taken away exactly, and nothing there is too large to be added to. Of a million tokens
+    the smallest part is `most` * 2^-82. Raises ValueError for another length, TypeError for another dtype.
     """
     check("values", values, *values.shape[:-1], segments.tokens, of=FLOATS)
     bits = _BITS - segments.tokens.bit_length()
-    largest = segments.max(values) * 2.0**-bits
-    unit = segments.spread(largest.clamp(min=torch.finfo(torch.float64).tiny))
-    scaled = values / unit
+    unit = most * 2.0**-bits
+    scaled = values.double().clamp(max=most) * (1 / unit)
     parts = torch.stack([scaled, scaled.frac() * 2.0**bits]).long()
     first, second = _before(parts, segments).double().unbind()
     return torch.add(first, second, alpha=2.0**-bits) * unit

@@ -19,6 +19,9 @@ from offpolicy_monitor.core.order import ascending, counts_before, sums_before
 from offpolicy_monitor.methods.curve import OUTWARD_SCORES, Budget, Given
 from offpolicy_monitor.vocabulary import DRIFT_QUANTILE, ZERO
 
+#: |p - q| is 1 at most. Where a log-prob above 0 says more, all that comes after it has drifted beyond every threshold.
+LARGEST: Final = 1024.0
+
 
 def moves_outward(log_ratio: Tensor, advantages: Advantages | None) -> Tensor:
     """Whether A d > 0: d [..., T] float, nats -> [..., T] bool.
@@ -79,7 +82,8 @@ def _drift(gaps: Gaps, given: Given) -> Tensor:
     fallen = fall * before
     spent = gaps.kept(torch.addcmul(moved, moved, fallen, value=-1))
     weights_before = torch.addcmul(before, fallen, before - 1, value=-0.5)
-    return spent + torch.addcmul(sums_before(spent, segments), allowed, weights_before, value=-1).clamp(min=0.0)
+    spent_before = sums_before(spent, segments, LARGEST)
+    return spent + torch.addcmul(spent_before, allowed, weights_before, value=-1).clamp(min=0.0)
 
 
 def _quantile(gaps: Gaps, values: Tensor, last: Tensor) -> Tensor:

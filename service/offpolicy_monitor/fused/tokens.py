@@ -201,7 +201,7 @@ def _sequences(
             own = out.own[sequence]
             for column in range(3):
                 if len(tokens.logprobs[column]):
-                    own[column] += sums.total_of(tokens.logprobs[column][begin + i : begin + j])
+                    own[column] += sums.doubles_of(tokens.logprobs[column][begin + i : begin + j])
             if plan.gaps[MISMATCH]:
                 sums.neighbours(
                     tokens.logprobs[1][max(begin + i - 1, tokens.offsets[sequence]) : begin + j],

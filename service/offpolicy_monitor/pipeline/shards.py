@@ -66,7 +66,7 @@ SMALL_SUMMARY: Final = 16 << 20
 #: What a device measures, and the receipt where it was written on the way.
 Turn = Callable[[Callable[[], Measured]], Awaitable[tuple[Measured, Receipt | None]]]
 #: How often a shard is measured whose rows change meanwhile.
-ATTEMPTS: Final = 5
+TRIES: Final = 5
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Shards:
     async def ingest(self, run: str, body: Body, tell: Tell) -> Outcome:
         """Decode, measure and store one shard of `run`; raises Refusal or Unavailable, and has then stored nothing."""
         work, sought = Work(run, body, tell, time.time()), False
-        for _ in range(ATTEMPTS):
+        for _ in range(TRIES):
             try:
                 return await self._outcome(work, *await self._through(work))
             except RolloutGone as gone:

@@ -33,7 +33,7 @@ _FIGURES: Final = (
     ),
     Figure("masked_sequences", "sequences", "had a valid token and keep none"),
     Figure(
-        "masked_sequence_fraction", "share of sequences", "had a valid token and keep none",
+        "masked_sequence_fraction", "share of sequences", "of those with a valid token, keep none",
         gauge=gauge("masked_ratio", unit="sequence"),
     ),
     Figure("touched_sequences", "sequences", "lost at least one token"),
@@ -41,11 +41,11 @@ _FIGURES: Final = (
         "masked_advantage_mass", "share of sum abs A", "that the dropped tokens hold",
         gauge=gauge("masked_advantage_ratio"),
     ),
-    Figure("weight_mean", "ratio", "of the weights that the row multiplies with"),
-    Figure("weight_std", "ratio", "of the weights; of the population"),
+    Figure("weight_mean", "ratio", "mean of the weights that the row multiplies with"),
+    Figure("weight_std", "ratio", "standard deviation of the weights, of the population"),
     Figure("weight_max", "ratio", "the largest weight"),
     Figure(
-        "weight_ess", "share of tokens", "effective sample size of the weights",
+        "weight_ess", "share of tokens", "effective sample size of the weights, `mean(w)^2 / mean(w^2)`",
         gauge=gauge("method_effective_sample_size_ratio"),
     ),
     Figure("truncated_token_fraction", "share of tokens", "whose weight is not their ratio"),
@@ -63,14 +63,14 @@ _FIGURES: Final = (
         "length_bias",
         (
             Figure("spearman", "", "rank correlation of dropped (0 or 1) with length", "`summary/tables/lengths.py`"),
-            Figure("slope", "", "of dropped on log2 length", "`summary/tables/lengths.py`"),
+            Figure("slope", "", "slope of dropped (0 or 1) on log2 length", "`summary/tables/lengths.py`"),
             Figure("shortest", "share", "dropped of the shortest quarter of sequences", "`summary/tables/lengths.py`"),
             Figure("longest", "share", "dropped of the longest quarter of sequences", "`summary/tables/lengths.py`"),
-            Figure("ratio", "", "longest over shortest", "`summary/tables/lengths.py`"),
-            Figure("difference", "", "longest less shortest", "`summary/tables/lengths.py`"),
+            Figure("ratio", "", "`longest` over `shortest`", "`summary/tables/lengths.py`"),
+            Figure("difference", "", "`longest` less `shortest`", "`summary/tables/lengths.py`"),
         ),
     ),
-    *(Figure(name, "", "the threshold that the row ran with") for name in _THRESHOLDS),
+    *(Figure(name, "", f"the `{name}` that the row ran with") for name in _THRESHOLDS),
 )  # fmt: skip
 
 _OF_CORRECTION: Final = (
