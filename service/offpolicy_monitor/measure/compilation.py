@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -41,7 +42,8 @@ class Compilation:
     """A daemon thread that gets the compiled pass; it calls `ready` with it, or with the reason why there is none.
 
     `load` reads it from the folder, None if it is not there. `ready` is called once, or not at all after `stop`;
-    `progress` with the number of functions that are compiled: 0 before a compiler is started, then every TELL seconds.
+    `progress` with the number of functions that are compiled: 0 before a compiler is started, then every TELL seconds,
+    by whichever process that is.
     """
 
     def __init__(
@@ -101,10 +103,12 @@ class Compilation:
         """With the lock of the folder, a file descriptor."""
         lock = os.open(cache / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
-            while True:
+            for look in count():
                 with suppress(BlockingIOError):
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
+                if look % max(1, round(TELL / LOOK)) == 0:
+                    self._progress(_compiled(cache / "build"))
                 if self._stopped.wait(LOOK):
                     raise Stopped
             yield lock
@@ -134,7 +138,7 @@ class Compilation:
         for _ in range(int(LONGEST / TELL)):
             with suppress(subprocess.TimeoutExpired):
                 return child.wait(TELL)
-            self._progress(len([*build.rglob("*.nbi")]))
+            self._progress(_compiled(build))
         raise subprocess.TimeoutExpired(COMPILER, LONGEST)
 
     def _started(self, cache: Path, build: Path, lock: int) -> "subprocess.Popen[bytes]":
@@ -159,6 +163,11 @@ class Compilation:
             child.wait()
         if child is not None and child.stdin is not None:
             child.stdin.close()
+
+
+def _compiled(build: Path) -> int:
+    """How many functions have been compiled there."""
+    return len([*build.rglob("*.nbi")])
 
 
 def _to_lowest_priority(process: int) -> None:
