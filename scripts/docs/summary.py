@@ -21,6 +21,10 @@ d is the log-ratio of a token of the gap, r = exp(d), p and q are the probabilit
 policy, w = exp(clip(d, +-20)), L and D the mean and the sum of d over a sequence, g = exp(L), v = exp(clip(D, +-20)), A
 the advantage.
 
+What a table needs must all have been sent, or there is none. A gap stands for its two log-probs, `{gap}` for those of
+the gap in the path, or of its method row, and experts of a gap for the arrays of the same two policies. Words after
+these say where alone there is one: of which rules, or in which batches.
+
 Beside the arrays a summary has the method rows that ran, and the worst sequences of the step.
 
 This page is generated from the modules that declare the tables (`service/offpolicy_monitor/summary`) by `make docs`.
@@ -52,9 +56,10 @@ def summary_page() -> str:
 
 
 def _lines(declared: Table) -> Iterator[tuple[str, ...]]:
+    needs = "; ".join(filter(None, (", ".join(declared.needs), declared.when)))
     for row in declared.rows:
         name = f"`{row.name}`" if row.name else ""
-        yield f"`{declared.key}`", name, _meaning(row), _shape(row), row.merge, str(row.since), declared.needs
+        yield f"`{declared.key}`", name, _meaning(row), _shape(row), row.merge, str(row.since), needs
 
 
 def _meaning(row: Row) -> str:

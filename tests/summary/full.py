@@ -33,13 +33,13 @@ def measured(batch: RaggedBatch, measurer: Measurer = MEASURER) -> StepSummary:
     return measurer.measure(batch, PRESETS, Origin(12, 3, LABELS))
 
 
-def full_batch(tokens: int = 600, sequences: int = 7) -> RaggedBatch:
-    """Every array of the contract."""
-    random = np.random.default_rng(7)
+def full_batch(tokens: int = 600, sequences: int = 7, seed: int = 7, noise: float = 0.1) -> RaggedBatch:
+    """Every array of the contract; policies `noise` nats apart."""
+    random = np.random.default_rng(seed)
     lengths = random.multinomial(tokens, np.ones(sequences) / sequences).astype(np.int64)
     base = -random.exponential(0.7, tokens)
     columns: dict[str, np.ndarray] = {
-        name: np.minimum(0, base + 0.1 * random.standard_normal(tokens)).astype(np.float32)
+        name: np.minimum(0, base + noise * random.standard_normal(tokens)).astype(np.float32)
         for name in ("sampling_logprobs", "old_logprobs", "logprobs")
     }
     columns["turns"] = random.integers(0, 20, tokens)
@@ -52,9 +52,9 @@ def full_batch(tokens: int = 600, sequences: int = 7) -> RaggedBatch:
         "rewards": random.random(sequences).astype(np.float32),
     }
     mask = random.random(tokens) > 0.1
-    columns["old_logprobs"][5] = np.nan
+    columns["old_logprobs"][5:6] = np.nan
     for name in ("engine_logprobs", "old_logprobs_repeat", "old_support_logprobs", "support_logprobs"):
-        columns[name] = (base + 0.1 * random.standard_normal(tokens)).astype(np.float32)
+        columns[name] = (base + noise * random.standard_normal(tokens)).astype(np.float32)
     ids = tuple(f"s{i}" for i in range(sequences))
     return RaggedBatch.from_positions(lengths, columns, of_sequences, mask, sequence_ids=ids)
 

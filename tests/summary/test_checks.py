@@ -23,10 +23,11 @@ from offpolicy_monitor.summary.checks import (
 )
 from offpolicy_monitor.summary.checks.facts import Facts
 from offpolicy_monitor.summary.checks.records import check_records
+from offpolicy_monitor.summary.rows import Row, Table
 from offpolicy_monitor.summary.tables.worst import COLUMNS, Sequences, Worst, together
 
 from tests import strategies
-from tests.summary.full import FULL, MEASURER, OTHER, SHARD, any_measurer, measured
+from tests.summary.full import FULL, MEASURER, OTHER, SHARD, any_measurer, full_batch, measured
 
 
 def passed(summary: StepSummary, shard: Shard = SHARD) -> StepSummary:
@@ -42,6 +43,18 @@ def test_what_measuring_makes_passes(sent: list[Any], by: str) -> None:
     found = passed(from_bytes(to_bytes(summary)))
     assert found.specs == summary.specs and found.worst == summary.worst
     assert_same(found.arrays, summary.arrays)
+
+
+@pytest.mark.parametrize("by", ["torch", "any"])
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 10**9), st.integers(0, 80), st.integers(1, 9), st.sampled_from([0.0, 1e-22, 1e-9, 1e-3, 0.1, 2, 30])
+)
+def test_what_measuring_makes_of_every_array_passes(
+    by: str, seed: int, tokens: int, sequences: int, noise: float
+) -> None:
+    measurer = MEASURER if by == "torch" else any_measurer(keep_worst=2)
+    passed(measured(full_batch(tokens, sequences, seed, noise), measurer))
 
 
 def assert_same(one: Arrays, other: Arrays) -> None:
@@ -74,6 +87,29 @@ def test_a_batch_without_sequences_or_without_tokens_passes() -> None:
         empty = np.zeros(0, np.float32)
         batch = RaggedBatch.from_positions(np.array(lengths, np.int64), {"old_logprobs": empty, "logprobs": empty}, {})
         passed(measured(batch))
+
+
+def test_versions_so_large_that_float64_rounds_their_lags_pass() -> None:
+    logprobs, versions = -np.ones(44, np.float32), np.array([2358082126150683245])
+    columns = {"old_logprobs": logprobs, "logprobs": logprobs}
+    passed(measured(RaggedBatch.from_positions(np.array([44]), columns, {"policy_versions": versions})))
+
+
+def test_what_an_older_shard_of_a_merge_did_not_keep_is_not_compared() -> None:
+    merged = replaced({"batch/surprise_excess_square": 0.0, "gaps/total/log_ratio_max": -1.0})
+    with pytest.raises(InvalidSummaryError):
+        bounds.check_row(merged, *row_at("batch#calibration", "surprise_excess_square"))
+    lacking = merged.lacking(["batch/calibrated_sequences", "gaps/total/log_ratio"])
+    bounds.check_row(lacking, *row_at("batch#calibration", "surprise_excess_square"))
+    bounds.check_row(lacking, *row_at("gaps/total", "log_ratio_max"))
+    for part in {lacking.scheme.base, lacking.scheme}:
+        found = bounds.relations(part, lacking.absent).doubtful(lacking)
+        assert not {"surprise_excess_square", "log_ratio_max"} & {row.name for _, row in found}
+
+
+def row_at(key: str, name: str) -> tuple[Table, Row]:
+    table = FULL.arrays.scheme.tables[key]
+    return table, table.by_name[name]
 
 
 def replaced(rows: Mapping[str, Any]) -> Arrays:
@@ -122,6 +158,8 @@ def with_spec(name: str, spec: Any) -> StepSummary:
 
 
 NOTHING = float("nan")
+#: A row that reweights.
+WEIGHING = "tis_token"
 #: What is changed, and the path of the refusal.
 REFUSED: list[tuple[StepSummary, str]] = [
     (with_rows({"batch/tokens": 1}), "batch/exact_zero_tokens"),
@@ -137,13 +175,39 @@ REFUSED: list[tuple[StepSummary, str]] = [
     (with_rows({"gaps/total/log_ratio_deviation": 0.0}), "gaps/total/log_ratio_deviation"),
     (with_rows({"gaps/total/log_ratio_deviation": -1.0}), "gaps/total/log_ratio_deviation"),
     (with_rows({"gaps/total/tail_tokens": 10**6}), "gaps/total/tail_tokens"),
-    (with_rows({"gaps/total/log_ratio_min": 50.0}), "gaps/total/log_ratio"),
+    (with_rows({"gaps/total/log_ratio_min": 50.0}), "gaps/total/log_ratio_min"),
     (with_rows({"gaps/total/log_ratio_min": NOTHING}), "gaps/total/log_ratio_min"),
     (with_rows({"gaps/total/log_ratio_max": float("inf")}), "gaps/total/log_ratio_max"),
     (with_rows({"gaps/total/log_ratio_square": 0.0}), "gaps/total/log_ratio_square"),
     (with_rows({"gaps/total/log_geometric_abs": 0.0}), "gaps/total/log_geometric"),
     (with_rows({"histograms/total/log_ratio": 0}), "histograms/total/log_ratio"),
     (with_rows({"histograms/total/log_ratio.5": -1}), "histograms/total/log_ratio"),
+    (with_rows({"gaps/total/p_square": 0.0}), "gaps/total/p_square"),
+    (with_rows({"gaps/total/p_q": 1e9}), "gaps/total/p_q"),
+    (with_rows({"gaps/total/log_ratio_max": -1.0}), "gaps/total/log_ratio_max"),
+    (with_rows({"gaps/total/log_product_max": float("-inf")}), "gaps/total/log_product_max"),
+    (with_rows({"gaps/total/probability_diff_max": 0.0}), "gaps/total/probability_diff_max"),
+    (with_rows({"gaps/total/geometric_excess_square": 0.0}), "gaps/total/geometric_excess_square"),
+    (with_rows({"batch/lag_max": 0.0}), "batch/lag_max"),
+    (with_rows({"batch/surprise_excess_square": 0.0}), "batch/surprise_excess_square"),
+    (with_rows({"batch/surprise_excess_tokens": -1e9}), "batch/surprise_excess_tokens"),
+    (with_rows({f"methods/{WEIGHING}/weight_max": 0.5}), f"methods/{WEIGHING}/weight_max"),
+    (with_rows({f"methods/{WEIGHING}/weight_square": 0.0}), f"methods/{WEIGHING}/weight_square"),
+    (with_rows({f"methods/{WEIGHING}/truncated_tokens": 10**6}), f"methods/{WEIGHING}/truncated_tokens"),
+    (
+        with_rows({"methods/opsm/touched_sequences": 1, "methods/opsm/masked_tokens": 0}),
+        "methods/opsm/touched_sequences",
+    ),
+    (with_rows({"signature/middle/b_square": 0.0}), "signature/middle/b_square"),
+    (with_rows({"signature/middle/b_d": 1e9}), "signature/middle/b_d"),
+    (with_rows({"signature/neighbours/a_second_square": 0.0}), "signature/neighbours/a_second_square"),
+    (with_rows({"signature/neighbours/forward": 1e9}), "signature/neighbours/forward"),
+    (with_rows({"advantage/total/advantage_square": 0.0}), "advantage/total/advantage_square"),
+    (with_rows({"breakdown/position/total/log_ratio_square.3": 0.0}), "breakdown/position/total/log_ratio_square"),
+    (with_rows({"breakdown/position/total/log_ratio.3": -1e9}), "breakdown/position/total/log_ratio"),
+    (with_rows({"breakdown/shard/3/cross/mismatch_staleness": 1e9}), "breakdown/shard/3/cross/mismatch_staleness"),
+    (with_rows({"routing/total/changed/size": 1e-9}), "routing/total/changed/size"),
+    (with_rows({"routing/total/trend/layers_square": 0}), "routing/total/trend/layers"),
     (with_rows({"cross/tokens": 10**6}), "cross/tokens"),
     (with_rows({"cross/mismatch_staleness": 1e9}), "cross/mismatch_staleness"),
     (with_rows({"methods/opsm/masked_tokens": 10**6}), "methods/opsm/masked_tokens"),
@@ -174,7 +238,10 @@ REFUSED: list[tuple[StepSummary, str]] = [
         with_rows({"noise_floor/engine_internal/log_ratio_square": 0.0}),
         "noise_floor/engine_internal/log_ratio_square",
     ),
-    (with_rows({"noise_floor/split/engine_internal_cross_engine": 1e9}), "noise_floor/split"),
+    (
+        with_rows({"noise_floor/split/engine_internal_cross_engine": 1e9}),
+        "noise_floor/split/engine_internal_cross_engine",
+    ),
     (with_sparse("longest/at", [0]), "longest/at"),
     (with_sparse("longest/at", [601]), "longest/at"),
     (with_sparse("versions/lag", [2**62]), "versions/lag"),

@@ -125,11 +125,11 @@ def test_no_two_tables_are_declared_at_one_place() -> None:
         assert PART not in table.path
 
 
-def test_what_rows_say_they_are_part_of_is_declared() -> None:
+def test_what_rows_name_beside_themselves_is_declared() -> None:
     for table in LAYOUT.tables:
         siblings = {row.name for other in LAYOUT.tables if other.path == table.path for row in other.rows}
         for row in table.rows:
-            for named in filter(None, (row.at_most, row.total)):
+            for named in row.others:
                 path, _, name = named.format(gap="mismatch", row="opsm").rpartition("/")
                 known = {row.name for found in LAYOUT.parts(path) for row in found.rows}
                 assert name in (known if path else siblings), (table.key, row.name)

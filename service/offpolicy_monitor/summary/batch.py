@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from offpolicy_monitor.summary.rows import Row, Table, count, magnitude, number
+from offpolicy_monitor.summary.rows import POLICY_VERSION, Row, Table, count, magnitude, number
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 BATCH: Final = Table(
     "batch",
@@ -22,11 +23,11 @@ LAG: Final = Table(
     (
         count("lag_tokens", "tokens of known policy version", at_most="tokens"),
         number("lag", "the version lag of those tokens"),
-        number("lag_max", "the largest lag", merge="max"),
+        number("lag_max", "the largest lag", merge="max", extreme_of=("lag_tokens", "lag")),
     ),
     "how old it is",
     part="lag",
-    needs="policy_versions, policy_version",
+    needs=("policy_versions", POLICY_VERSION),
     summed_from="policy_versions",
 )
 ENTROPY: Final = Table(
@@ -34,7 +35,7 @@ ENTROPY: Final = Table(
     (count("entropy_tokens", "tokens with a finite entropy", at_most="tokens"), number("entropy", "their entropy")),
     "entropy",
     part="entropy",
-    needs="entropy",
+    needs=("entropy",),
     summed_from="entropy",
 )
 REWARD: Final = Table(
@@ -45,7 +46,7 @@ REWARD: Final = Table(
     ),
     "reward",
     part="reward",
-    needs="rewards",
+    needs=("rewards",),
     summed_from="rewards",
 )
 
@@ -53,13 +54,13 @@ REWARD: Final = Table(
 CROSS_ROWS: Final[tuple[Row, ...]] = (
     magnitude("mismatch_square", "m^2", product=True),
     magnitude("staleness_square", "s^2", product=True),
-    number("mismatch_staleness", "m s", product=True),
+    number("mismatch_staleness", "m s", product=True, product_of=("tokens", "mismatch_square", "staleness_square")),
 )
 CROSS: Final = Table(
     "cross",
     (count("tokens", "tokens valid for all three gaps"), *CROSS_ROWS),
     "second moments over tokens valid for all three gaps",
-    needs="three log-probs",
+    needs=LOGPROBS,
 )
 
 TABLES: Final = (BATCH, LAG, ENTROPY, REWARD, CROSS)

@@ -19,6 +19,10 @@ UNDERFLOW = 1e-30
 _TEXT: Final = re.compile(TEXT)
 
 
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
 class InvalidSummaryError(OffpolicyMonitorError):
     """A summary that no batch can have. `path` is empty where all of it is at fault."""
 
@@ -41,9 +45,28 @@ def about_at_most(low: float, high: float, scale: float = 0.0) -> bool:
     return low <= high + ROUNDING * max(abs(low), abs(high), scale) + UNDERFLOW
 
 
-def each_about_at_most(low: NDArray[np.float64], high: NDArray[np.float64] | float) -> NDArray[np.bool_]:
+def each_about_at_most(low: Floats, high: Floats | float) -> Bools:
     """The same of each of several numbers; False where one is NaN."""
-    found: NDArray[np.bool_] = low <= high + ROUNDING * np.maximum(np.abs(low), np.abs(high)) + UNDERFLOW
+    found: Bools = low <= high + ROUNDING * np.maximum(np.abs(low), np.abs(high)) + UNDERFLOW
+    return found
+
+
+def fits_mean(count: Floats, total: Floats, extreme: Floats, *, largest: Bools | bool) -> Bools:
+    """Whether the mean of so many numbers is no more than their largest, or no less than their smallest, of each total;
+    True where there are none."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = total / count
+        low, high = np.where(largest, mean, extreme), np.where(largest, extreme, mean)
+        found: Bools = (count == 0) | (np.isfinite(extreme) & each_about_at_most(low, high))
+    return found
+
+
+def fits_squares(count: Floats, product: Floats, first: Floats, second: Floats) -> Bools:
+    """Whether a sum of so many products x y is one that the sums of x^2 and of y^2 allow (Cauchy and Schwarz); True
+    where there are none."""
+    lost = UNDERFLOW * count
+    largest = np.sqrt(first * (1 + ROUNDING) + lost) * np.sqrt(second * (1 + ROUNDING) + lost)
+    found: Bools = (count == 0) | (np.abs(product) <= largest)
     return found
 
 

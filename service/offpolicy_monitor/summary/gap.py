@@ -18,7 +18,7 @@ from offpolicy_monitor.pairs import correlations
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.histogram import BINS, Counts, Histogram, Histograms
 from offpolicy_monitor.summary.records import Floats, Formula, Formulas, Records
-from offpolicy_monitor.summary.rows import Row, Table, count, magnitude, number
+from offpolicy_monitor.summary.rows import OF_GAP, Row, Table, count, magnitude, number
 from offpolicy_monitor.summary.scheme import REMEMBERED, Scheme
 from offpolicy_monitor.summary.sums import Sums
 from offpolicy_monitor.vocabulary import EXPONENT_CLAMP, TOKEN_SIGNS, UNKNOWN_SIGN
@@ -32,15 +32,15 @@ LENGTH_BUDGET: Final = 0.6
 #: Over valid tokens; r = exp(d), p = exp(a), q = exp(b), w = exp(clip(d, +-20)).
 _OF_TOKENS: Final = (
     count("tokens", "valid tokens", at_most="batch/tokens"),
-    number("log_ratio", "d"),
+    number("log_ratio", "d", at_most="log_ratio_abs"),
     magnitude("log_ratio_abs", "|d|"),
-    magnitude("log_ratio_square", "d^2", product=True),
+    magnitude("log_ratio_square", "d^2", square_of=("tokens", "log_ratio_abs"), product=True),
     Row(
         DEVIATION, "magnitude", "(d - mean d)^2; a merge adds what the two means are apart",
         merge="deviation", of=("tokens", "log_ratio"), since=3, product=True,
     ),
-    number("log_ratio_min", "the smallest d", merge="min"),
-    number("log_ratio_max", "the largest d", merge="max"),
+    number("log_ratio_min", "the smallest d", merge="min", extreme_of=("tokens", "log_ratio")),
+    number("log_ratio_max", "the largest d", merge="max", extreme_of=("tokens", "log_ratio")),
     magnitude("k3", "r - 1 - d"),
     magnitude("k3_reverse", "the k3 of -d"),
     magnitude("js", "the Jensen-Shannon divergence of the sampled token"),
@@ -48,20 +48,23 @@ _OF_TOKENS: Final = (
     number("ratio_excess", "r - 1"),
     magnitude("multiplicative_excess", "exp|d| - 1"),
     magnitude("weight", "w"),
-    magnitude("weight_square", "w^2", product=True),
+    magnitude("weight_square", "w^2", square_of=("tokens", "weight"), product=True),
     number("weight_excess", "w - 1"),
-    magnitude("weight_excess_square", "(w - 1)^2", product=True),
+    magnitude("weight_excess_square", "(w - 1)^2", square_of=("tokens", "weight_excess"), product=True),
     count("tail_tokens", "|d| > ln 2", at_most="tokens"),
     count("exact_tokens", "d = 0", at_most="tokens"),
     count("clamped_tokens", "|d| > 80", at_most="tail_tokens"),
     magnitude("probability_diff", "|p - q|"),
-    magnitude("probability_diff_square", "(p - q)^2", product=True),
-    magnitude("probability_diff_max", "the largest |p - q|", merge="max", at_most="probability_diff"),
+    magnitude("probability_diff_square", "(p - q)^2", square_of=("tokens", "probability_diff"), product=True),
+    magnitude(
+        "probability_diff_max", "the largest |p - q|", merge="max",
+        at_most="probability_diff", extreme_of=("tokens", "probability_diff"),
+    ),
     magnitude("p", "p"),
     magnitude("q", "q"),
-    magnitude("p_square", "p^2", product=True),
-    magnitude("q_square", "q^2", product=True),
-    magnitude("p_q", "p q"),
+    magnitude("p_square", "p^2", square_of=("tokens", "p"), product=True),
+    magnitude("q_square", "q^2", square_of=("tokens", "q"), product=True),
+    magnitude("p_q", "p q", product_of=("tokens", "p_square", "q_square")),
 )  # fmt: skip
 
 #: Over sequences with at least one valid token; g = exp(L), v = exp(clip(D, +-20)).
@@ -69,22 +72,22 @@ _OF_SEQUENCES: Final = (
     count("sequences", "sequences with a valid token", at_most="tokens"),
     magnitude("sequence_k3", "the mean k3 of a sequence"),
     magnitude("sequence_log_ratio_abs", "the mean |d| of a sequence"),
-    number("log_geometric", "L"),
+    number("log_geometric", "L", at_most="log_geometric_abs"),
     magnitude("log_geometric_abs", "|L|"),
-    number("log_geometric_min", "the smallest L", merge="min"),
-    number("log_geometric_max", "the largest L", merge="max"),
+    number("log_geometric_min", "the smallest L", merge="min", extreme_of=("sequences", "log_geometric")),
+    number("log_geometric_max", "the largest L", merge="max", extreme_of=("sequences", "log_geometric")),
     magnitude("geometric", "g"),
-    magnitude("geometric_square", "g^2", product=True),
+    magnitude("geometric_square", "g^2", square_of=("sequences", "geometric"), product=True),
     number("geometric_excess", "g - 1"),
-    magnitude("geometric_excess_square", "(g - 1)^2", product=True),
+    magnitude("geometric_excess_square", "(g - 1)^2", square_of=("sequences", "geometric_excess"), product=True),
     magnitude("inverse_geometric", "exp(-L)"),
     number("log_product", "D"),
-    number("log_product_min", "the smallest D", merge="min"),
-    number("log_product_max", "the largest D", merge="max"),
+    number("log_product_min", "the smallest D", merge="min", extreme_of=("sequences", "log_product")),
+    number("log_product_max", "the largest D", merge="max", extreme_of=("sequences", "log_product")),
     magnitude("product", "v"),
-    magnitude("product_square", "v^2", product=True),
+    magnitude("product_square", "v^2", square_of=("sequences", "product"), product=True),
     number("product_excess", "v - 1"),
-    magnitude("product_excess_square", "(v - 1)^2", product=True),
+    magnitude("product_excess_square", "(v - 1)^2", square_of=("sequences", "product_excess"), product=True),
     magnitude("perplexity_numerator", "exp of the mean of -a"),
     magnitude("perplexity_denominator", "exp of the mean of -b"),
     number("log_perplexity_numerator", "the mean of -a"),
@@ -96,7 +99,7 @@ QUANTITIES: Final = {"log_ratio": "tokens", "log_geometric_ratio": "sequences", 
 #: Signs of the advantage by which histograms are divided; `unknown` is without advantages.
 SIGNS: Final = (*TOKEN_SIGNS, UNKNOWN_SIGN)
 
-GAP: Final = Table("gaps/{gap}", (*_OF_TOKENS, *_OF_SEQUENCES), "one gap over its valid tokens", needs="two log-probs")
+GAP: Final = Table("gaps/{gap}", (*_OF_TOKENS, *_OF_SEQUENCES), "one gap over its valid tokens", needs=(OF_GAP,))
 HISTOGRAMS: Final = Table(
     "histograms/{gap}",
     tuple(
@@ -104,7 +107,7 @@ HISTOGRAMS: Final = Table(
         for quantity, unit in QUANTITIES.items()
     ),
     "log-ratios of a gap",
-    needs="two log-probs",
+    needs=(OF_GAP,),
 )
 TABLES: Final = (GAP, HISTOGRAMS)
 

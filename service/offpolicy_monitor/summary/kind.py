@@ -6,13 +6,15 @@ the rows of the catalogue of figures, and what makes its tables of a batch. Know
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.figure import Figure
 from offpolicy_monitor.summary.records import Figures, Formulas, Wanted
-from offpolicy_monitor.summary.rows import Table
+from offpolicy_monitor.summary.rows import POLICY_VERSION, STAND_FOR, Table
 from offpolicy_monitor.summary.scheme import Scheme
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 if TYPE_CHECKING:
     from offpolicy_monitor.summary.checks.facts import Facts
@@ -68,7 +70,6 @@ class Kind:
                sequences are `terms_of(view)`, arrays whose last dimension is the block's sequences, over which they
                are summed; `view` is a measure.view.BlockView. It is imported when a batch is measured, and not before,
                since most need torch
-    sent       arrays of which one must have been sent for there to be tables; empty for any batch
     gapless    whether there are tables without a gap too, and of one without a token
     ingested   whether the tables are of ingested batches alone: /v1/evaluate, whose rows are many, answers none of them
     lost       whether a step that shares its summary answers the field empty: it is not among what is kept of each step
@@ -93,7 +94,6 @@ class Kind:
     total: bool = False
     of_shards: bool = False
     measured: str = ""
-    sent: frozenset[str] = frozenset()
     gapless: bool = False
     ingested: bool = False
     lost: bool = False
@@ -102,3 +102,10 @@ class Kind:
     check: Check | None = None
     see: See | None = None
     named: Named | None = None
+
+    @cached_property
+    def sent(self) -> frozenset[str]:
+        """Arrays of which one must have been sent for there to be tables; empty for any batch, of any log-probs."""
+        needed = [{array for name in table.needs for array in STAND_FOR.get(name, (name,))} for table in self.tables]
+        beside = [arrays - {*LOGPROBS, POLICY_VERSION} for arrays in needed]
+        return frozenset[str]().union(*beside) if all(beside) else frozenset()

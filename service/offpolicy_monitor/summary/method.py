@@ -15,7 +15,7 @@ import numpy as np
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.gap import Spreads, ratio_spreads, ratio_std
 from offpolicy_monitor.summary.records import ALL, Figures, Floats, Formulas, Records, Wanted
-from offpolicy_monitor.summary.rows import Table, count, magnitude, number
+from offpolicy_monitor.summary.rows import OF_GAP, Table, count, magnitude, number
 from offpolicy_monitor.summary.scheme import REMEMBERED
 from offpolicy_monitor.summary.sums import Sums
 
@@ -27,23 +27,25 @@ METHOD: Final = Table(
         count("sequences", "sequences with one"),
         count("masked_tokens", "dropped tokens", at_most="tokens"),
         count("masked_sequences", "sequences of which nothing is kept", at_most="touched_sequences"),
-        count("touched_sequences", "sequences of which something is dropped", at_most="sequences"),
+        count("touched_sequences", "sequences of which something is dropped", at_most=("sequences", "masked_tokens")),
         magnitude("k3_kept", "k3 of kept tokens"),
         magnitude("k3_masked", "k3 of dropped tokens"),
         magnitude("log_ratio_square_kept", "d^2 of kept tokens", product=True),
         magnitude("log_ratio_square_masked", "d^2 of dropped tokens", product=True),
     ),
     "what a method row would drop",
+    needs=(OF_GAP,),
 )
 SIDES: Final = Table(
     METHOD.path,
     (
-        count("masked_low_tokens", "tokens dropped below a lower bound"),
-        count("masked_high_tokens", "tokens dropped above an upper bound"),
+        count("masked_low_tokens", "tokens dropped below a lower bound", at_most="masked_tokens"),
+        count("masked_high_tokens", "tokens dropped above an upper bound", at_most="masked_tokens"),
     ),
     "the same by side",
     part="sides",
-    needs="a rule with two bounds",
+    needs=(OF_GAP,),
+    when="a rule with two bounds",
 )
 MASS: Final = Table(
     METHOD.path,
@@ -53,22 +55,23 @@ MASS: Final = Table(
     ),
     "the same in |A|",
     part="mass",
-    needs="advantages",
+    needs=(OF_GAP, "advantages"),
     summed_from="advantages",
 )
 WEIGHTS: Final = Table(
     METHOD.path,
     (
         magnitude("weight", "w"),
-        magnitude("weight_square", "w^2", product=True),
+        magnitude("weight_square", "w^2", square_of=("tokens", "weight"), product=True),
         number("weight_excess", "w - 1"),
-        magnitude("weight_excess_square", "(w - 1)^2", product=True),
-        magnitude("weight_max", "the largest w", merge="max"),
-        count("truncated_tokens", "tokens whose weight is cut"),
+        magnitude("weight_excess_square", "(w - 1)^2", square_of=("tokens", "weight_excess"), product=True),
+        magnitude("weight_max", "the largest w", merge="max", extreme_of=("tokens", "weight")),
+        count("truncated_tokens", "tokens whose weight is cut", at_most="tokens"),
     ),
     "the weights of a truncation",
     part="weights",
-    needs="a rule that reweights",
+    needs=(OF_GAP,),
+    when="a rule that reweights",
 )
 TABLES: Final = (METHOD, SIDES, MASS, WEIGHTS)
 

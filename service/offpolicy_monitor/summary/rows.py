@@ -7,14 +7,15 @@ checks of what trainers reduced, and the tables of docs/summary.md. Knows no tab
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict, Unpack
 
-from offpolicy_monitor.vocabulary import GAPS
+from offpolicy_monitor.vocabulary import EXPERT_IDS, GAP_LOGPROBS, GAPS, LOGPROBS
 
 #: A count is a whole number from 0 on (int64), a number any finite fraction (float64), a magnitude one from 0 on.
 Kind = Literal["count", "number", "magnitude"]
 #: `deviation` is a sum of squared distances from the mean of `of`: a merge adds what the means of two sides are apart.
 Merge = Literal["sum", "min", "max", "deviation"]
+Names = tuple[str, ...]
 
 #: The stored versions that came before rows were declared: which of a table's rows they have, each summary tells.
 NAMED: Final = 2
@@ -31,6 +32,13 @@ NAMES: Final[Mapping[str, frozenset[str]]] = {
     "{layers}": frozenset(map(str, range(1, MOST_LAYERS + 1))),
     "{k}": frozenset(map(str, range(1, MOST_K + 1))),
 }
+
+#: In needs of tables: the gap of a path, or of the method row there, and the experts of both of its policies.
+OF_GAP, EXPERTS_OF_GAP = "{gap}", "experts of {gap}"
+#: What a name in needs may stand for: arrays, of that gap.
+STAND_FOR: Final[Mapping[str, Names]] = {**GAP_LOGPROBS, OF_GAP: LOGPROBS, EXPERTS_OF_GAP: EXPERT_IDS}
+#: The field of the envelope that tables need.
+POLICY_VERSION: Final = "policy_version"
 
 #: Paths of tables that are looked up again and again; those of hosts and labels come and go.
 REMEMBERED: Final = 1 << 13
@@ -49,10 +57,15 @@ class Row:
     shape    () for one number; a name stands for the number at that part of the table's path
     since    the stored version that first had it: figures of a merge with an older summary that lacks it are absent
     of       what the declared merge needs beside the row itself: the rows of a count and of a sum in the same table
-    at_most  a row of the same table, or of the one at a whole path, of which this counts a part
     total    the row (at a whole path) that the entries of this one add up to
+    at_most  rows of which this counts, or adds up, a part; a sum of either sign is no further from 0 than they are
+    extreme_of  of an extreme: the rows of a count and of a sum, whose mean is not beyond it
+    square_of   of a sum of squares: the rows of a count and of the sum of what is squared
+    product_of  of a sum of products: the rows of a count and of the sums of squares of both factors
     product  whether it is a sum of squares or of products, which no figure squares again: its limit is LARGEST_SUM,
              that of other sums LARGEST_NUMBER (summary.sums)
+
+    A name without a slash is that of a row of the same record, one with a slash that of a row at a whole path.
     """
 
     name: str
@@ -61,46 +74,69 @@ class Row:
     shape: tuple[int | str, ...] = ()
     merge: Merge = "sum"
     since: int = NAMED
-    of: tuple[str, ...] = ()
-    at_most: str = ""
+    of: Names = ()
     total: str = ""
+    at_most: Names = ()
+    extreme_of: Names = ()
+    square_of: Names = ()
+    product_of: Names = ()
     product: bool = False
 
     def at(self, sizes: Mapping[str, str]) -> "Row":
         """This row where the names of its table's path stand for these."""
         shape = tuple(size if isinstance(size, int) else int(sizes[size]) for size in self.shape)
-        return replace(self, shape=shape, at_most=self.at_most.format_map(sizes), total=self.total.format_map(sizes))
+        others = {field: tuple(name.format_map(sizes) for name in getattr(self, field)) for field in _OTHERS}
+        return replace(self, shape=shape, total=self.total.format_map(sizes), **others)
+
+    @cached_property
+    def others(self) -> Names:
+        """The rows whose numbers bound those of this one."""
+        return (*filter(None, (self.total,)), *(name for field in _OTHERS for name in getattr(self, field)))
 
     def speaks_of(self, name: str) -> bool:
         """Whether the row depends on what a name of its table's path stands for."""
-        return name in self.shape or f"{{{name}}}" in self.at_most + self.total
+        return name in self.shape or any(f"{{{name}}}" in other for other in self.others)
+
+
+#: The fields of a row that name others which bound it.
+_OTHERS: Final = ("at_most", "extreme_of", "square_of", "product_of")
+
+
+class Declared(TypedDict, total=False):
+    """What is said of a row beside its name, kind, meaning, shape, and what it is at most."""
+
+    merge: Merge
+    since: int
+    total: str
+    extreme_of: Names
+    square_of: Names
+    product_of: Names
+    product: bool
 
 
 def count(
-    name: str, meaning: str = "", *shape: int | str, at_most: str = "", total: str = "", since: int = NAMED
+    name: str, meaning: str = "", *shape: int | str, at_most: str | Names = (), **declared: Unpack[Declared]
 ) -> Row:
     """A count."""
-    return Row(name, "count", meaning, shape, since=since, at_most=at_most, total=total)
+    return Row(name, "count", meaning, shape, at_most=_names(at_most), **declared)
 
 
 def number(
-    name: str, meaning: str = "", *shape: int | str, merge: Merge = "sum", since: int = NAMED, product: bool = False
+    name: str, meaning: str = "", *shape: int | str, at_most: str | Names = (), **declared: Unpack[Declared]
 ) -> Row:
     """A sum, or an extreme, of either sign."""
-    return Row(name, "number", meaning, shape, merge, since, product=product)
+    return Row(name, "number", meaning, shape, at_most=_names(at_most), **declared)
 
 
 def magnitude(
-    name: str,
-    meaning: str = "",
-    *shape: int | str,
-    merge: Merge = "sum",
-    at_most: str = "",
-    since: int = NAMED,
-    product: bool = False,
+    name: str, meaning: str = "", *shape: int | str, at_most: str | Names = (), **declared: Unpack[Declared]
 ) -> Row:
     """A sum, or an extreme, that is never negative."""
-    return Row(name, "magnitude", meaning, shape, merge, since, at_most=at_most, product=product)
+    return Row(name, "magnitude", meaning, shape, at_most=_names(at_most), **declared)
+
+
+def _names(of: str | Names) -> Names:
+    return (of,) if isinstance(of, str) else of
 
 
 @dataclass(frozen=True)
@@ -108,7 +144,8 @@ class Table:
     """Rows that a summary has all or none of, at every path that fits `path`: `gaps/{gap}` stands for three.
 
     part   tables of one path are one record: the part that has no name is always there, the others where it is said
-    needs  what must have been sent, as docs tell it
+    needs  what must have been sent, all of it: arrays and fields of the envelope, or what STAND_FOR has
+    when   in which other cases alone there is one, in words of docs; empty where it needs no more
     since  the stored version that first had it, and with it every row that is not later still
     required  whether there is one of every gap with a token
     filled    whether its first row, one count, is never 0 where there is one
@@ -121,7 +158,8 @@ class Table:
     rows: tuple[Row, ...]
     meaning: str = ""
     part: str = ""
-    needs: str = ""
+    needs: Names = ()
+    when: str = ""
     since: int = NAMED
     required: bool = False
     filled: bool = False

@@ -1,21 +1,24 @@
-"""What a row's declaration says of its numbers: their kind, the whole of which they are a part, what they add up to.
+"""What a row's declaration says of its numbers: their kind, and how those of other rows bound them.
 
 Knows no table by name. The fault is named by the row: `gaps/total/k3`.
 """
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.checks.glance import Glance
-from offpolicy_monitor.summary.faults import about_at_most, need, printable
+from offpolicy_monitor.summary.faults import about_at_most, fits_mean, fits_squares, need, printable
 from offpolicy_monitor.summary.remembered import remembering
-from offpolicy_monitor.summary.rows import NAMED, SPARSE, Row, Table, name_of
-from offpolicy_monitor.summary.scheme import COUNTS, MAXIMA, MINIMA, MOST_WEIGHT, SUMS, Scheme
+from offpolicy_monitor.summary.rows import NAMED, SPARSE, Names, Row, Table, name_of
+from offpolicy_monitor.summary.scheme import COUNTS, MAXIMA, MINIMA, MOST_WEIGHT, SUMS, Scheme, Span
 from offpolicy_monitor.summary.sums import LARGEST_COUNT, LARGEST_NUMBER, LARGEST_SUM
 
 
 def check_bounds(arrays: Arrays) -> None:
-    """Raise InvalidSummaryError for a number of another kind than its row's, or a part that is more than its whole."""
+    """Raise InvalidSummaryError for a number of another kind than its row's, or that others do not allow."""
     _check_absent(arrays)
     check_kinds(arrays)
     scheme = arrays.scheme
@@ -25,11 +28,19 @@ def check_bounds(arrays: Arrays) -> None:
 
 
 def check_row(arrays: Arrays, table: Table, row: Row) -> None:
-    """Raise InvalidSummaryError where this row has more than its whole, or is no list of counts."""
+    """Raise InvalidSummaryError where this row is none beside those that it names, or is no list of counts."""
+    name = name_of(table.path, row.name)
     if SPARSE in row.shape:
-        _check_sparse(arrays, name_of(table.path, row.name))
-    if row.at_most or row.total:
-        _check_whole(arrays, table, row)
+        _check_sparse(arrays, name)
+    found = _number_of(arrays, row, name)
+    if found is None:
+        return
+    if row.total:
+        _check_total(arrays, row, name, int(found.sum()))
+    for of in row.at_most:
+        _check_part(arrays, table, row, of, found)
+    for beside in _beside(table, row):
+        _check_beside(arrays, row, name, beside)
 
 
 @remembering(lambda made, scheme, absent: scheme.weight, MOST_WEIGHT)
@@ -38,17 +49,59 @@ def relations(scheme: Scheme, absent: frozenset[str]) -> Glance[tuple[Table, Row
     found = Glance[tuple[Table, Row]]()
     spans = {name: span for name, span in scheme.spans.items() if name not in absent}
     for table in map(scheme.tables.__getitem__, scheme.mine):
-        for row in (row for row in table.rows if row.at_most or row.total or SPARSE in row.shape):
-            name, (_, slash, of) = name_of(table.path, row.name), row.at_most.rpartition("/")
-            part, whole = spans.get(name), spans.get(row.total or (row.at_most if slash else name_of(table.path, of)))
-            if part is not None and whole is not None:
-                if row.total or slash:
-                    found.sum_of((table, row), part, whole, equal=bool(row.total))
-                else:
-                    found.each_of((table, row), part, whole)
-            elif part is not None or SPARSE in row.shape:
+        for row in table.rows:
+            own = spans.get(name_of(table.path, row.name))
+            if SPARSE in row.shape:
                 found.always((table, row))
+            elif own is not None and row.others:
+                _see(found, (table, row), own, spans)
     return found
+
+
+def _see(found: Glance[tuple[Table, Row]], looked: tuple[Table, Row], own: Span, spans: Mapping[str, Span]) -> None:
+    """Let the glance see what a row says of its own numbers."""
+    table, row = looked
+    for of in (*row.at_most, *filter(None, (row.total,))):
+        whole = spans.get(_at(table, of))
+        if whole is None:
+            found.always(looked)
+        elif "/" in of:
+            found.sum_of(looked, own, whole, equal=of == row.total)
+        else:
+            found.each_of(looked, own, whole)
+    for beside in _beside(table, row):
+        known = [spans[name] for name in beside.names if name in spans]
+        if len(known) == len(beside.names):
+            (found.mean if beside.is_mean else found.squares)(looked, *known)
+
+
+class _Beside(NamedTuple):
+    """What a row says of several: their whole names as fits_mean takes them, or fits_squares, and what is else wrong.
+
+    Where one of them is not there, as in a merge with an older summary, nothing is said.
+    """
+
+    is_mean: bool
+    names: Names
+    wrong: str
+
+
+def _beside(table: Table, row: Row) -> Iterator[_Beside]:
+    own = name_of(table.path, row.name)
+    if row.extreme_of:
+        count, total = row.extreme_of
+        yield _Beside(True, (_at(table, count), _at(table, total), own), f"has the mean of {total} beyond it")
+    if row.square_of:
+        count, total = (_at(table, name) for name in row.square_of)
+        yield _Beside(False, (count, total, own, count), f"is less than {row.square_of[1]} squared over their number")
+    if row.product_of:
+        count, first, second = (_at(table, name) for name in row.product_of)
+        yield _Beside(False, (count, own, first, second), "is larger than the squares of its factors allow")
+
+
+def _at(table: Table, name: str) -> str:
+    """The whole name of a row that one of this table names."""
+    return name if "/" in name else name_of(table.path, name)
 
 
 def _check_absent(arrays: Arrays) -> None:
@@ -115,33 +168,30 @@ def _check_sparse(arrays: Arrays, name: str) -> None:
     need(bool(((counts > 0) & (counts <= LARGEST_COUNT)).all()), name, "must count from 1 on")
 
 
-def _check_whole(arrays: Arrays, table: Table, row: Row) -> None:
-    name = name_of(table.path, row.name)
-    if SPARSE in row.shape:
-        found = int(arrays.at(name)[1].sum())
-        if row.total:
-            _check_total(arrays, row, name, found)
-        else:
-            part_of = arrays.get(row.at_most)
-            need(part_of is not None and found <= int(part_of), printable(name), f"is more than {row.at_most}")
-        return
-    values = arrays.get(name)
-    if values is None:
-        return
-    if row.total:
-        _check_total(arrays, row, name, int(values.sum()))
-        return
-    _, slash, of = row.at_most.rpartition("/")
-    whole = arrays.get(row.at_most if slash else name_of(table.path, of))
-    need(whole is not None, printable(name), f"needs {printable(row.at_most)}")
-    if whole is None:
-        return
-    pairs = ((values.sum(), whole),) if slash else zip(values.reshape(-1), whole.reshape(-1), strict=True)
-    fits = all(about_at_most(part.item(), most.item()) for part, most in pairs)
-    need(fits, printable(name), f"is more than {printable(row.at_most)}")
+def _number_of(arrays: Arrays, row: Row, name: str) -> Array | None:
+    """The numbers of a row; None where it was not counted by all."""
+    return arrays.at(name)[1] if SPARSE in row.shape else arrays.get(name)
 
 
 def _check_total(arrays: Arrays, row: Row, name: str, found: int) -> None:
     whole = arrays.get(row.total)
     expected = None if whole is None else int(whole)
     need(found == expected, printable(name), f"counts {found}, where {printable(row.total)} is {expected}")
+
+
+def _check_part(arrays: Arrays, table: Table, row: Row, of: str, found: Array) -> None:
+    name, whole = printable(name_of(table.path, row.name)), arrays.get(_at(table, of))
+    need(whole is not None, name, f"needs {printable(of)}")
+    if whole is None:
+        return
+    parts = np.abs(found) if row.kind == "number" else found
+    pairs = ((parts.sum(), whole),) if "/" in of else zip(parts.reshape(-1), whole.reshape(-1), strict=True)
+    fits = all(about_at_most(part.item(), most.item()) for part, most in pairs)
+    need(fits, name, f"is more than {printable(of)}")
+
+
+def _check_beside(arrays: Arrays, row: Row, name: str, beside: _Beside) -> None:
+    known = [found.astype(np.float64) for found in map(arrays.get, beside.names) if found is not None]
+    if len(known) == len(beside.names):
+        fits = fits_mean(*known, largest=row.merge == "max") if beside.is_mean else fits_squares(*known)
+        need(bool(fits.all()), printable(name), beside.wrong)

@@ -5,7 +5,7 @@ is to be said of it; what it does not find holds. Made once for tables that many
 and no row by name.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from typing import Final, Generic, TypeVar
 
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from offpolicy_monitor.summary.arrays import Array, Arrays
-from offpolicy_monitor.summary.faults import ROUNDING, UNDERFLOW
-from offpolicy_monitor.summary.scheme import COUNTS, SUMS, Span
+from offpolicy_monitor.summary.faults import ROUNDING, UNDERFLOW, fits_mean, fits_squares
+from offpolicy_monitor.summary.scheme import COUNTS, MAXIMA, SUMS, Span
 
 #: What is looked at one by one.
 Looked = TypeVar("Looked")
@@ -33,6 +33,8 @@ class Glance(Generic[Looked]):
         self._sums: list[tuple[int, ...]] = []
         self._each: list[tuple[int, ...]] = []
         self._fractions: list[tuple[int, ...]] = []
+        self._means: list[tuple[int, ...]] = []
+        self._squares: list[tuple[int, ...]] = []
         self._positive: list[tuple[int, ...]] = []
         self._nothing: list[tuple[int, ...]] = []
 
@@ -48,7 +50,7 @@ class Glance(Generic[Looked]):
         self._sums.append((self._number(looked), equal, part.start, part.stop, whole.start, whole.start + 1))
 
     def each_of(self, looked: Looked, part: Span, whole: Span) -> None:
-        """Each entry is no more than the one at its index; of fractions about no more."""
+        """Each entry is no more than the one at its index; of fractions about no more, of sums their magnitudes."""
         number, counts = self._number(looked), part.section == whole.section == COUNTS
         if counts and part.stop - part.start >= MANY:
             self._each.append((number, whole.start - part.start, part.start, part.stop))
@@ -58,6 +60,14 @@ class Glance(Generic[Looked]):
                 self._sums.append((number, False, entry, entry + 1, most, most + 1))
             else:
                 self._fractions.append((number, part.section, whole.section, entry, most))
+
+    def mean(self, looked: Looked, count: Span, total: Span, extreme: Span) -> None:
+        """The mean of each total over its count is within an extreme; all three have as many entries."""
+        self._means.extend(self._side_by_side(looked, count, total, extreme))
+
+    def squares(self, looked: Looked, count: Span, product: Span, first: Span, second: Span) -> None:
+        """Each entry is a sum of so many products of numbers whose squares add up to these at its index."""
+        self._squares.extend(self._side_by_side(looked, count, product, first, second))
 
     def positive(self, looked: Looked, entry: Span) -> None:
         """A count is more than 0."""
@@ -74,6 +84,12 @@ class Glance(Generic[Looked]):
         found = {*self._always}.union(*(wrong(arrays) for wrong in self._wrong))
         return [self._looked[number] for number in sorted(found)]
 
+    def _side_by_side(self, looked: Looked, *spans: Span) -> Iterator[tuple[int, ...]]:
+        """The number of what is looked at, the sections, and where the entries at each index stand."""
+        number, sections = self._number(looked), [span.section for span in spans]
+        for entries in zip(*(range(span.start, span.stop) for span in spans), strict=True):
+            yield number, *sections, *entries
+
     def _number(self, looked: Looked) -> int:
         self._looked.append(looked)
         return len(self._looked) - 1
@@ -85,6 +101,8 @@ class Glance(Generic[Looked]):
             (_wrong_sums, self._sums),
             (_wrong_each, self._each),
             (_wrong_fractions, self._fractions),
+            (_wrong_means, self._means),
+            (_wrong_squares, self._squares),
             (_wrong_counts, self._positive),
             (_wrong_zeros, self._nothing),
         )
@@ -111,11 +129,22 @@ def _wrong_each(columns: Columns, arrays: Arrays) -> Sequence[int]:
 
 
 def _wrong_fractions(columns: Columns, arrays: Arrays) -> Sequence[int]:
-    numbers, *sections = columns
-    low, high = (_values(arrays, *of) for of in (sections[::2], sections[1::2]))
+    numbers, *_ = columns
+    low, high = _side_by_side(columns, arrays)
+    low = np.where(columns[1] == SUMS, np.abs(low), low)
     with np.errstate(invalid="ignore"):  # of two that are infinite, which are looked at
         fits = low <= high + ROUNDING * np.maximum(np.abs(low), np.abs(high)) + UNDERFLOW
     return _of(~fits, numbers)
+
+
+def _wrong_means(columns: Columns, arrays: Arrays) -> Sequence[int]:
+    numbers, _, _, sections, *_ = columns
+    return _of(~fits_mean(*_side_by_side(columns, arrays), largest=sections == MAXIMA), numbers)
+
+
+def _wrong_squares(columns: Columns, arrays: Arrays) -> Sequence[int]:
+    numbers, *_ = columns
+    return _of(~fits_squares(*_side_by_side(columns, arrays)), numbers)
 
 
 def _wrong_counts(columns: Columns, arrays: Arrays) -> Sequence[int]:
@@ -132,6 +161,12 @@ def _wrong_zeros(columns: Columns, arrays: Arrays) -> Sequence[int]:
 def _of(wrong: Array, numbers: Array) -> Sequence[int]:
     found: list[int] = numbers[wrong].tolist() if wrong.any() else []
     return found
+
+
+def _side_by_side(columns: Columns, arrays: Arrays) -> Sequence[NDArray[np.float64]]:
+    """What stands in the columns of relations of one kind, by their sections and entries."""
+    sections, entries = columns[1:].reshape(2, -1, columns.shape[1])
+    return [_values(arrays, *of) for of in zip(sections, entries, strict=True)]
 
 
 def _values(arrays: Arrays, sections: Array, entries: Array) -> NDArray[np.float64]:

@@ -31,16 +31,14 @@ def check_names(keys: Collection[str], specs: Any, shard: Shard) -> None:
     over = f"{number} is over the limit of {most}; raise OFFPOLICY_MAX_SUMMARY_TABLES to allow it"
     need(number <= most, "tables", over)
     constants = tuple(constant_buckets(shard.number, shard.labels))
-    _check_keys(tuple(keys), tuple(specs), constants, shard.policy_version is None)
+    _check_keys(tuple(keys), tuple(specs), constants)
 
 
 @remembering(lambda made, keys, *beside: len(keys) // OF_BASE, MOST_WEIGHT)
-def _check_keys(
-    keys: tuple[str, ...], methods: tuple[str, ...], constants: tuple[tuple[str, str], ...], unknown: bool
-) -> None:
+def _check_keys(keys: tuple[str, ...], methods: tuple[str, ...], constants: tuple[tuple[str, str], ...]) -> None:
     """Of what has passed it is remembered that it has: most shards have the tables of those of the step before."""
     need(len(set(keys)) == len(keys), "tables", "repeat")
-    beside = Beside(frozenset(methods), dict(constants), unknown, {})
+    beside = Beside(frozenset(methods), dict(constants), {})
     for key in keys:
         path, _, part = key.partition(PART)
         declared = [table.declared for table in LAYOUT.parts(path) if table.part == part]
@@ -50,14 +48,13 @@ def _check_keys(
 
 
 class Beside(NamedTuple):
-    """The methods, the bucket of each dimension of which the shard is one, and whether it has no version.
+    """The methods, and the bucket of each dimension of which the shard is one.
 
     `said` is what kinds keep of the names before.
     """
 
     methods: frozenset[str]
     constants: Mapping[str, str]
-    has_no_version: bool
     said: dict[Any, Any]
 
 

@@ -7,9 +7,10 @@ from offpolicy_monitor.summary.checks.facts import Facts
 from offpolicy_monitor.summary.checks.records import check_records
 from offpolicy_monitor.summary.checks.shard import Shard
 from offpolicy_monitor.summary.checks.tables import check_tables
-from offpolicy_monitor.summary.faults import InvalidSummaryError
+from offpolicy_monitor.summary.faults import InvalidSummaryError, need, printable
 from offpolicy_monitor.summary.records import Wanted
 from offpolicy_monitor.summary.remembered import remembered
+from offpolicy_monitor.summary.rows import POLICY_VERSION
 from offpolicy_monitor.summary.step import StepSummary
 from offpolicy_monitor.summary.tables import KINDS
 from offpolicy_monitor.summary.tables.worst import check_worst
@@ -17,12 +18,20 @@ from offpolicy_monitor.summary.tables.worst import check_worst
 
 def checked(summary: StepSummary, shard: Shard) -> StepSummary:
     """The summary, whose names were checked; InvalidSummaryError names the part that no batch of this shard has."""
+    _check_version(summary, shard)
     check_bounds(summary.arrays)
     check_records(summary, shard)
     facts = Facts(summary, shard)
     check_tables(facts)
     check_worst(summary.worst, facts)
     return summary
+
+
+def _check_version(summary: StepSummary, shard: Shard) -> None:
+    """Raise InvalidSummaryError for a table that needs the policy version where the shard has none."""
+    if shard.policy_version is None:  # whole records first: their paths say more than `batch`
+        for table in sorted(summary.arrays.scheme.tables.values(), key=lambda table: table.part):
+            need(POLICY_VERSION not in table.needs, printable(table.key), "needs a policy_version")
 
 
 #: Figures that are computed number by number, which may fail where numbers contradict each other.

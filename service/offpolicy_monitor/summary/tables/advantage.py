@@ -44,7 +44,7 @@ TABLES: Final = (
             schema.count("extreme", "sequences with a token of |p - q| > 0.5", at_most="sequences"),
         ),
         "how the drift of sequences cancels",
-        needs="two log-probs",
+        needs=(schema.OF_GAP,),
         required=True,
     ),
     schema.Table(
@@ -53,10 +53,10 @@ TABLES: Final = (
             schema.number("advantage_excess", "A (r - 1)"),
             schema.magnitude("advantage_abs", "|A|"),
             schema.magnitude("mass_square", "A^2 r^2", product=True),
-            schema.magnitude("advantage_square", "A^2", product=True),
+            schema.magnitude("advantage_square", "A^2", square_of=("gaps/{gap}/tokens", "advantage_abs"), product=True),
         ),
         "sums weighed by advantages",
-        needs="advantages",
+        needs=(schema.OF_GAP, "advantages"),
         summed_from="advantages",
     ),
     schema.Table(
@@ -69,14 +69,14 @@ TABLES: Final = (
         ),
         "updates at risk, of the total gap",
         part="updates",
-        needs="advantages",
+        needs=("total", "advantages"),
         summed_from="advantages",
     ),
     schema.Table(
         "gradient/{gap}",
         (schema.count("", "tokens by |A r|", GRADIENT_BINS, total="gaps/{gap}/tokens"),),
         "the mass of the gradient",
-        needs="advantages",
+        needs=(schema.OF_GAP, "advantages"),
         summed_from="advantages",
     ),
 )

@@ -14,6 +14,7 @@ from offpolicy_monitor.summary.arrays import Array, Arrays
 from offpolicy_monitor.summary.kind import Kind, OfMethods
 from offpolicy_monitor.summary.records import Formulas, Records, Wanted
 from offpolicy_monitor.summary.scheme import REMEMBERED
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 if TYPE_CHECKING:
     from offpolicy_monitor.measure.view import BlockView
@@ -26,7 +27,8 @@ TABLES: Final = (
             schema.count("differing", "tokens decided otherwise", at_most="tokens"),
         ),
         "a method row with the other anchor",
-        needs="three log-probs",
+        needs=LOGPROBS,
+        when="a rule on staleness or total",
         filled=True,
     ),
 )

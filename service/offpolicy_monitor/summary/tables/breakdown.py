@@ -17,10 +17,11 @@ from offpolicy_monitor.summary.batch import CROSS_ROWS
 from offpolicy_monitor.summary.faults import need
 from offpolicy_monitor.summary.figure import Figure, under
 from offpolicy_monitor.summary.kind import Kind, Looked
-from offpolicy_monitor.summary.rows import NAMED, Table, count, magnitude, number
+from offpolicy_monitor.summary.rows import NAMED, OF_GAP, Names, Table, count, magnitude, number
 from offpolicy_monitor.summary.scheme import Scheme
 from offpolicy_monitor.summary.sums import Sums
 from offpolicy_monitor.summary.tables.buckets import BUCKETS, DIMENSIONS
+from offpolicy_monitor.vocabulary import LOGPROBS
 
 if TYPE_CHECKING:
     from offpolicy_monitor.summary.checks.facts import Facts
@@ -31,22 +32,30 @@ CROSS: Final = "cross"
 
 #: What is summed of a gap, and across gaps, by bucket.
 _GAP_ROWS: Final = (
-    number("log_ratio", "d"),
+    number("log_ratio", "d", at_most="log_ratio_abs"),
     magnitude("log_ratio_abs", "|d|"),
-    magnitude("log_ratio_square", "d^2", product=True),
+    magnitude("log_ratio_square", "d^2", square_of=("tokens", "log_ratio_abs"), product=True),
     magnitude("k3", "k3"),
 )
 GAP_KEYS: Final = tuple(row.name for row in _GAP_ROWS)
 CROSS_KEYS: Final = tuple(row.name for row in CROSS_ROWS)
 
 
-def _tables(dimension: str, since: int = NAMED, needs: str = "", *buckets: int) -> Iterator[Table]:
+def _tables(dimension: str, since: int = NAMED, needs: Names = (), *buckets: int) -> Iterator[Table]:
     """The tables of a dimension: rows over its buckets, or one number each where the bucket is in the path."""
-    for part, rows, of in (("{gap}", _GAP_ROWS, "gaps/{gap}/tokens"), (CROSS, CROSS_ROWS, "cross/tokens")):
+    when = "" if buckets else "the shard is numbered, or has labels"
+    for part, rows, of, sent in (
+        ("{gap}", _GAP_ROWS, "gaps/{gap}/tokens", (OF_GAP,)),
+        (CROSS, CROSS_ROWS, "cross/tokens", LOGPROBS),
+    ):
+        of_part = tuple(dict.fromkeys((*sent, *needs)))
         sums = (replace(row, shape=buckets) for row in rows)
         tokens = count("tokens", "valid tokens", *buckets, at_most=of)
         path = f"breakdown/{dimension}/{part}"
-        yield Table(path, (tokens, *sums), "a dimension's buckets", needs=needs, since=since, of_shard=not buckets)
+        yield Table(
+            path, (tokens, *sums), "a dimension's buckets",
+            needs=of_part, when=when, since=since, of_shard=not buckets,
+        )  # fmt: skip
 
 
 #: Dimensions of the same buckets in every shard, and those in which a whole shard is one.
@@ -187,7 +196,6 @@ def _named(parts: Sequence[str], beside: "Beside", path: str) -> None:
     _, dimension, *bucket, _ = parts
     own = [beside.constants[dimension]] if dimension in beside.constants else []
     need(not bucket or bucket == own or bucket[0] in BUCKETS.get(dimension, ()), path, "is no bucket of this shard")
-    need(dimension != "lag" or not beside.has_no_version, path, "needs a policy_version")
 
 
 def _has_bucket(parts: Sequence[str]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
-from offpolicy_monitor.summary.rows import NAMED
+from offpolicy_monitor.summary.rows import NAMED, POLICY_VERSION, Names
 from offpolicy_monitor.vocabulary import TOKEN_SIGNS
 
 #: A bucket's name is its lower edge.
@@ -25,21 +25,21 @@ class Dimension(NamedTuple):
     """A dimension whose buckets are the same for every shard.
 
     since   the stored version that first had it: a merge with an older shard lacks it
-    needs   the array that it needs beside log-probs
+    needs   what must have been sent beside the log-probs of the gap
     """
 
     buckets: tuple[str, ...]
     since: int
-    needs: str = ""
+    needs: Names = ()
 
 
 DIMENSIONS: Final[Mapping[str, Dimension]] = {
     "position": Dimension(("first", *POWER_BUCKETS, "last"), NAMED),
     "length": Dimension(POWER_BUCKETS, NAMED),
-    "mu_probability": Dimension(MU_BUCKETS, NAMED, "sampling_logprobs"),
-    "lag": Dimension(LAG_BUCKETS, NAMED, "policy_versions, policy_version"),
-    "turn": Dimension(TURN_BUCKETS, NAMED, "turns"),
-    "advantage_sign": Dimension(SIGN_BUCKETS, NAMED, "advantages"),
+    "mu_probability": Dimension(MU_BUCKETS, NAMED, ("sampling_logprobs",)),
+    "lag": Dimension(LAG_BUCKETS, NAMED, ("policy_versions", POLICY_VERSION)),
+    "turn": Dimension(TURN_BUCKETS, NAMED, ("turns",)),
+    "advantage_sign": Dimension(SIGN_BUCKETS, NAMED, ("advantages",)),
 }
 BUCKETS: Final[Mapping[str, tuple[str, ...]]] = {name: dimension.buckets for name, dimension in DIMENSIONS.items()}
 

@@ -22,18 +22,26 @@ TABLE: Final = schema.Table(
     "batch",
     (
         schema.count("calibrated_tokens", "tokens with a finite log mu and entropy", at_most="tokens"),
-        schema.count("calibrated_sequences", "sequences with such a token", at_most="sequences"),
+        schema.count("calibrated_sequences", "sequences with such a token", at_most=("sequences", "calibrated_tokens")),
         schema.number("surprise_excess", "x = -log mu - entropy"),
-        schema.magnitude("surprise_excess_square", "X^2, X the sum of x over a sequence", product=True),
-        schema.number("surprise_excess_tokens", "X n, n the tokens of that sequence"),
-        schema.magnitude("calibrated_tokens_square", "n^2", product=True),
+        schema.magnitude(
+            "surprise_excess_square", "X^2, X the sum of x over a sequence",
+            square_of=("calibrated_sequences", "surprise_excess"), product=True,
+        ),
+        schema.number(
+            "surprise_excess_tokens", "X n, n the tokens of that sequence",
+            product_of=("calibrated_sequences", "surprise_excess_square", "calibrated_tokens_square"),
+        ),
+        schema.magnitude(
+            "calibrated_tokens_square", "n^2", square_of=("calibrated_sequences", "calibrated_tokens"), product=True
+        ),
         schema.number("calibrated_entropy", "the entropy of these tokens"),
     ),
     "how probable mu finds what was sampled",
     part=PART,
-    needs="sampling_logprobs, entropy",
+    needs=("sampling_logprobs", "entropy"),
     since=4,
-)
+)  # fmt: skip
 
 
 def calibration_sums(columns: Mapping[str, Array], offsets: Array) -> dict[str, Any]:

@@ -38,7 +38,7 @@ TABLE: Final = schema.Table(
     ),
     "log-probs rounded to decimal places",
     part=PART,
-    needs="sampling_logprobs, old_logprobs in float32",
+    when="sampling_logprobs or old_logprobs, and no log-probs coarser than float32",
     since=4,
 )
 

@@ -37,7 +37,7 @@ TABLES: Final = tuple(
         f"density/{gap}",
         (schema.count("", "tokens by -log p of the numerator, then of mu", BINS, BINS, total=f"gaps/{gap}/tokens"),),
         "the gap's tokens by both of their probabilities",
-        needs=gap,
+        needs=(gap,),
         since=4,
         required=True,
     )

@@ -41,6 +41,7 @@ TABLES: Final = (
             f"length/{{gap}}/{unit}",
             (schema.count("", f"{unit} by length", BINS, total=f"gaps/{{gap}}/{unit}"),),
             "the gap's tokens by the length of their sequence",
+            needs=(schema.OF_GAP,),
             required=True,
         )
         for unit in UNITS
@@ -50,6 +51,8 @@ TABLES: Final = (
             f"masked/{{row}}/{{gap}}/{unit}",
             (schema.count("", f"dropped {unit} by length", BINS, total=f"methods/{{row}}/masked_{unit}"),),
             "what a method row drops by length",
+            needs=(schema.OF_GAP,),
+            when=f"a rule that drops {unit}",
         )
         for unit in UNITS
     ),

@@ -6,20 +6,15 @@ second pass of the trainer (`old_logprobs_repeat`) says what `trainer` differs f
 explains. Each part is over the tokens whose two log-probs are finite, so that some of the tokens may be rescored alone.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from offpolicy_monitor.summary import rows as schema
 from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.attribution import split
-from offpolicy_monitor.summary.faults import about_at_most, need
 from offpolicy_monitor.summary.figure import Figure, gauge, under
 from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.sums import Sums
-from offpolicy_monitor.vocabulary import ENGINE, OLD, REPEAT, RESCORED, SAMPLING
-
-if TYPE_CHECKING:
-    from offpolicy_monitor.summary.checks.facts import Facts
+from offpolicy_monitor.vocabulary import ENGINE, OLD, REPEAT, SAMPLING
 
 NAME: Final = "noise_floor"
 #: part -> the two log-probs of its d = a - b.
@@ -39,15 +34,15 @@ TABLES: Final = (
             f"{NAME}/{part}",
             (
                 schema.count("tokens", "tokens with both log-probs", at_most="batch/tokens"),
-                schema.number("log_ratio", "d"),
+                schema.number("log_ratio", "d", at_most="log_ratio_abs"),
                 schema.magnitude("log_ratio_abs", "|d|"),
-                schema.magnitude("log_ratio_square", "d^2", product=True),
+                schema.magnitude("log_ratio_square", "d^2", square_of=("tokens", "log_ratio_abs"), product=True),
                 schema.magnitude("k3", "exp(d) - 1 - d"),
                 schema.count("exact_tokens", "d = 0", at_most="tokens"),
                 schema.count("positive_tokens", "a rescored log-prob above 0", at_most="tokens"),
             ),
             f"{above} less {below}",
-            needs=f"{above}, {below}",
+            needs=(above, below),
             summed_from=REPEAT if REPEAT in (above, below) else ENGINE,
             since=7,
             filled=True,
@@ -60,10 +55,15 @@ TABLES: Final = (
             schema.count("tokens", "tokens with all three log-probs", at_most=f"{NAME}/cross_engine/tokens"),
             schema.magnitude("engine_internal_square", "i^2, i the d of engine_internal", product=True),
             schema.magnitude("cross_engine_square", "c^2, c that of cross_engine", product=True),
-            schema.number("engine_internal_cross_engine", "i c", product=True),
+            schema.number(
+                "engine_internal_cross_engine",
+                "i c",
+                product_of=("tokens", "engine_internal_square", "cross_engine_square"),
+                product=True,
+            ),
         ),
         "what the mismatch is made of",
-        needs="sampling_logprobs, engine_logprobs, old_logprobs",
+        needs=(SAMPLING, ENGINE, OLD),
         summed_from=ENGINE,
         since=7,
         filled=True,
@@ -76,7 +76,7 @@ TABLES: Final = (
             schema.magnitude("mismatch_square", "m^2, m the mismatch", product=True),
         ),
         "the trainer's own noise beside the mismatch",
-        needs="sampling_logprobs, old_logprobs, old_logprobs_repeat",
+        needs=(SAMPLING, OLD, REPEAT),
         summed_from=REPEAT,
         since=7,
         filled=True,
@@ -143,25 +143,6 @@ FIGURES: Final = (
 )  # fmt: skip
 
 
-def _check(facts: "Facts", parts: Sequence[str], path: str) -> None:
-    if path == SPLIT:
-        sums = facts.arrays.record(path)
-        first, second = (sums[f"{part}_square"] for part in OF_MISMATCH)
-        product = abs(sums["_".join(OF_MISMATCH)])
-        need(about_at_most(product, (first + second) / 2), path, "has a product that is larger than its squares allow")
-    elif path != BESIDE:
-        check_differences(facts, parts, path)
-
-
-def check_differences(facts: "Facts", parts: Sequence[str], path: str) -> None:
-    """Of tables that sum d, |d| and d^2 over tokens."""
-    sums = facts.arrays.record(path)
-    total, square = sums["log_ratio_abs"], sums["log_ratio_square"]
-    need(about_at_most(abs(sums["log_ratio"]), total), f"{path}/log_ratio", "is larger than log_ratio_abs")
-    enough = about_at_most(total * total / sums["tokens"], square)
-    need(enough, f"{path}/log_ratio_square", "is less than log_ratio_abs squared over tokens")
-
-
 KIND: Final = Kind(
     NAME,
     TABLES,
@@ -170,6 +151,4 @@ KIND: Final = Kind(
     "Only where log-probs that were computed once more were sent.",
     of_shards=True,
     measured="offpolicy_monitor.measure.noise_floor",
-    sent=frozenset(RESCORED),
-    check=_check,
 )

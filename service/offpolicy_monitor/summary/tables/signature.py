@@ -29,20 +29,30 @@ _MIDDLE: Final = (
     schema.count("tokens", "tokens of middling mu", at_most="gaps/mismatch/tokens"),
     schema.number("b", "log mu"),
     schema.number("d", "d"),
-    schema.magnitude("b_square", "(log mu)^2", product=True),
-    schema.number("b_d", "d log mu"),
-    schema.magnitude("d_square", "d^2", product=True),
+    schema.magnitude("b_square", "(log mu)^2", square_of=("tokens", "b"), product=True),
+    schema.number("b_d", "d log mu", product_of=("tokens", "b_square", "d_square")),
+    schema.magnitude("d_square", "d^2", square_of=("tokens", "d"), product=True),
 )
 MIDDLE_KEYS: Final = tuple(row.name for row in _MIDDLE)
 _SIDES: Final = tuple(f"{policy}_{token}" for token in ("first", "second") for policy in ("a", "b"))
+
+
+def _squares(name: str) -> schema.Row:
+    return schema.magnitude(f"{name}_square", "their squares", square_of=("pairs", name), product=True)
+
+
+def _products(name: str, meaning: str, *squares: str) -> schema.Row:
+    return schema.number(name, meaning, product_of=("pairs", *squares), product=True)
+
+
 _NEIGHBOURS: Final = (
     schema.count("pairs", "neighbouring tokens", at_most="gaps/mismatch/tokens"),
     *(schema.number(name, f"log-probs {name[0]} of the {name[2:]} of two") for name in _SIDES[:2]),
-    *(schema.magnitude(f"{name}_square", "their squares", product=True) for name in _SIDES[:2]),
+    *map(_squares, _SIDES[:2]),
     *(schema.number(name, f"log-probs {name[0]} of the {name[2:]} of two") for name in _SIDES[2:]),
-    *(schema.magnitude(f"{name}_square", "their squares", product=True) for name in _SIDES[2:]),
-    schema.number("forward", "a of the first, b of the second", product=True),
-    schema.number("backward", "a of the second, b of the first", product=True),
+    *map(_squares, _SIDES[2:]),
+    _products("forward", "a of the first, b of the second", "a_first_square", "b_second_square"),
+    _products("backward", "a of the second, b of the first", "a_second_square", "b_first_square"),
 )
 NEIGHBOUR_KEYS: Final = tuple(row.name for row in _NEIGHBOURS)
 GRID_EXPONENTS: Final = (3, 4, 5, 6, 7, 8)
@@ -53,18 +63,24 @@ _GRID: Final = (
 )
 GRID_KEYS: Final = tuple(row.name for row in _GRID)
 TABLES: Final = (
-    schema.Table(f"{PREFIX}/middle", _MIDDLE, "a regression of d on log mu", needs="mismatch", filled=True),
+    schema.Table(f"{PREFIX}/middle", _MIDDLE, "a regression of d on log mu", needs=("mismatch",), filled=True),
     schema.Table(
         f"{PREFIX}/middle",
         (schema.count("exact", "tokens whose two log-probs are equal", at_most="tokens"),),
         "a regression of d on log mu",
         part="exact",
-        needs="mismatch",
+        needs=("mismatch",),
     ),
     schema.Table(
-        f"{PREFIX}/neighbours", _NEIGHBOURS, "products of neighbouring log-probs", needs="mismatch", filled=True
+        f"{PREFIX}/neighbours", _NEIGHBOURS, "products of neighbouring log-probs", needs=("mismatch",), filled=True
     ),
-    schema.Table(f"{PREFIX}/grid/{{column}}", _GRID, "values of a column on a grid", needs="mismatch in float32"),
+    schema.Table(
+        f"{PREFIX}/grid/{{column}}",
+        _GRID,
+        "values of a column on a grid",
+        needs=("mismatch",),
+        when="no log-probs coarser than float32",
+    ),
 )
 #: Column -> the least |value| that shows whether it is rounded. A log-prob near 0 is the difference of two float32
 #: numbers of some 20, and has few bits of its own.

@@ -13,7 +13,6 @@ from offpolicy_monitor.summary.arrays import Arrays
 from offpolicy_monitor.summary.figure import Figure, under
 from offpolicy_monitor.summary.kind import Kind
 from offpolicy_monitor.summary.sums import Sums
-from offpolicy_monitor.summary.tables.noise_floor import check_differences
 from offpolicy_monitor.vocabulary import GAP_LOGPROBS, GAPS, SUPPORTS
 
 NAME: Final = "support"
@@ -27,16 +26,16 @@ TABLES: Final = tuple(
         f"{NAME}/{gap}",
         (
             schema.count("tokens", "tokens with all that is needed", at_most=f"gaps/{gap}/tokens"),
-            schema.number("log_ratio", "d on the support"),
+            schema.number("log_ratio", "d on the support", at_most="log_ratio_abs"),
             schema.magnitude("log_ratio_abs", "|d|"),
-            schema.magnitude("log_ratio_square", "d^2", product=True),
+            schema.magnitude("log_ratio_square", "d^2", square_of=("tokens", "log_ratio_abs"), product=True),
             schema.magnitude("k3", "exp(d) - 1 - d"),
             schema.magnitude("ratio", "exp(d)"),
             schema.magnitude("mass", "the mass that the numerator's policy gives to the support"),
             schema.count("outside_tokens", "tokens more probable than their support", at_most="tokens"),
         ),
         "the gap on what the sampler chose among",
-        needs=f"{gap}, {', '.join(MASSES[gap])}",
+        needs=(gap, *MASSES[gap]),
         summed_from=MASSES[gap][0],
         since=7,
         filled=True,
@@ -91,6 +90,4 @@ KIND: Final = Kind(
     "Only where the mass of the sampler's support was sent, by gap.",
     of_shards=True,
     measured="offpolicy_monitor.measure.support",
-    sent=frozenset(SUPPORTS.values()),
-    check=check_differences,
 )

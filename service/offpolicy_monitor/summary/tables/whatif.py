@@ -16,7 +16,7 @@ from offpolicy_monitor.methods.curve import OUTWARD_SCORES, SECOND_MOMENT, TOKEN
 from offpolicy_monitor.summary import cells
 from offpolicy_monitor.summary.cells import LENGTH_BINS, LENGTHS, SEQUENCE_BINS, TOKEN_BINS, Bins, Floats
 from offpolicy_monitor.summary.kind import Kind
-from offpolicy_monitor.summary.rows import NAMED, Row, Table, count, magnitude
+from offpolicy_monitor.summary.rows import NAMED, OF_GAP, Row, Table, count, magnitude
 from offpolicy_monitor.summary.second_moment import cutoffs
 from offpolicy_monitor.summary.stacked import Stacked
 from offpolicy_monitor.vocabulary import SIGNS, UNKNOWN
@@ -58,7 +58,7 @@ TABLES: Final = tuple(
         f"whatif/{{gap}}/{score}/{row.name}",
         (replace(row, name=""),),
         "what rules look at",
-        needs="advantages" if row.name == "mass" else "",
+        needs=(OF_GAP, "advantages") if row.name == "mass" or score.startswith(OUTWARD_SCORES) else (OF_GAP,),
         summed_from="advantages" if row.name == "mass" else "logprobs",
         since=OUTWARD_SINCE if score.startswith(OUTWARD_SCORES) else NAMED,
     )
