@@ -9,7 +9,7 @@ from torch import Tensor
 
 from offpolicy_monitor.core.checks import MARKS, NUMBERS, check
 
-#: Constants that are kept: a service has some forty per device and list of method rows.
+#: Constants that are kept: a batch needs some thirty, which depend on its dtype, its device and the method rows.
 KEPT: Final = 1 << 12
 
 

@@ -85,7 +85,7 @@ class Gaps:
         check("policies", self.policies, -1, self.segments.tokens)
         check("valid", self.valid, self.number, self.segments.tokens, of=MARKS)
         check("centres", self.centres, self.number, of=DOUBLE)
-        if self.advantages is not None and not self.advantages.segments.are(self.segments):
+        if self.advantages is not None and not self.advantages.segments.equal(self.segments):
             raise ValueError("advantages are of other sequences")
         if not all(0 <= side < len(self.policies) for pair in self.pairs for side in pair):
             raise IndexError(f"pairs {list(self.pairs)} of {len(self.policies)} policies")

@@ -27,10 +27,10 @@ def counts_before(marks: Tensor, segments: Segments) -> Tensor:
 def sums_before(values: Tensor, segments: Segments, most: float) -> Tensor:
     """Sum of what comes before each token in its sequence: [..., T] float -> [..., T] float64; values from 0 on.
 
-    What is larger than `most` counts as that. Two running sums of integers over all tokens, whatever the sequences: in
-    parts of `most` each value is a multiple of 2^-e and one of 2^-2e, where T sums of 2^e fit into an integer. So what
-    came before a sequence is taken away exactly, and nothing there is too large to be added to. Of a million tokens
-    the smallest part is `most` * 2^-82. Raises ValueError for another length, TypeError for another dtype.
+    What is larger than `most` counts as that. Two running sums of integers over all tokens, whatever the sequences: as
+    a part of `most` each value is a multiple of 2^-e and one of 2^-2e, where T times 2^e fits into an integer. So what
+    came before a sequence is taken away exactly, and no value takes digits from another. Of a million tokens the
+    smallest part is `most` * 2^-82. Raises ValueError for another length, TypeError for another dtype.
     """
     check("values", values, *values.shape[:-1], segments.tokens, of=FLOATS)
     bits = _BITS - segments.tokens.bit_length()

@@ -19,8 +19,8 @@ from offpolicy_monitor.core.order import ascending, counts_before, sums_before
 from offpolicy_monitor.methods.curve import OUTWARD_SCORES, Budget, Given
 from offpolicy_monitor.vocabulary import DRIFT_QUANTILE, ZERO
 
-#: |p - q| is 1 at most. Where a log-prob above 0 says more, all that comes after it has drifted beyond every threshold.
-LARGEST: Final = 1024.0
+#: What a token adds to the drift of its prefix at most: |p - q| is beyond 1 where a log-prob is above 0 alone.
+MOST_MOVED: Final = 1024.0
 
 
 def moves_outward(log_ratio: Tensor, advantages: Advantages | None) -> Tensor:
@@ -82,7 +82,7 @@ def _drift(gaps: Gaps, given: Given) -> Tensor:
     fallen = fall * before
     spent = gaps.kept(torch.addcmul(moved, moved, fallen, value=-1))
     weights_before = torch.addcmul(before, fallen, before - 1, value=-0.5)
-    spent_before = sums_before(spent, segments, LARGEST)
+    spent_before = sums_before(spent, segments, MOST_MOVED)
     return spent + torch.addcmul(spent_before, allowed, weights_before, value=-1).clamp(min=0.0)
 
 

@@ -50,7 +50,7 @@ class Segments:
         """T."""
         return int(self.lengths.sum())
 
-    def are(self, others: "Segments") -> bool:
+    def equal(self, others: "Segments") -> bool:
         """Whether these are the same sequences: of equal lengths."""
         return self is others or np.array_equal(self.lengths, others.lengths)
 

@@ -80,11 +80,6 @@ class Work:
     known: Known | None = None
 
     @property
-    def rows(self) -> Rows | None:
-        """The method rows that the store answered."""
-        return None if self.known is None else Rows.of(self.known.methods)
-
-    @property
     def is_small_frame(self) -> bool:
         """Whether reading it takes no memory to speak of, and less time than a hop."""
         plain = self.body.encoding == "identity" and self.body.media_type == MEDIA_TYPE
@@ -278,9 +273,9 @@ class Shards:
 
     def _rows(self, work: Work, envelope: Envelope, is_first_half: bool) -> Rows | None:
         """The rows to measure by; None where the store is to be asked, as for a half, of which it is not told."""
-        if work.rows is not None or is_first_half:
-            return work.rows
-        return self.remembered.rows(key_of(work.run, envelope), envelope.shards)
+        if work.known is not None:
+            return Rows.of(work.known.methods)
+        return None if is_first_half else self.remembered.rows(key_of(work.run, envelope), envelope.shards)
 
     def _summary(self, message: Message | Reduced, rows: Rows, are_stored: bool) -> StepSummary | None:
         """What measuring gives; None for a reduced shard of other rows, unless those are what the store answered."""
